@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 _STORES: Final = "enable.auto.offset.store"
 _PATIENCE_S: Final = 60.0
 
-Place = tuple[str, int]
+Place = tuple[str | None, int | None]
 """(topic, partition)."""
 
 
@@ -121,7 +121,7 @@ class Deliveries:
             return self._pass_over(error)
         place, fire_id = _place_of(message), _fire_id_of(message)
         known = self._seen.setdefault(place, {})
-        if _offset_of(message) < self._handled_to.get(place, 0):
+        if (message.offset() or 0) < self._handled_to.get(place, 0):
             self._remember(known, fire_id)
             return None
         self._handled_to.pop(place, None)  # lower offsets that come later are those of a new log
@@ -181,13 +181,14 @@ class Deliveries:
         if self._closing:  # a rebalance that came too late; a closing consumer sends no more requests
             return
         for partition in consumer.committed(partitions, timeout=_PATIENCE_S):
-            mine = next(each for each in partitions if _same(each, partition))
-            self._seen[partition.topic, partition.partition] = {}
+            place = partition.topic, partition.partition
+            mine = next(each for each in partitions if (each.topic, each.partition) == place)
+            self._seen[place] = {}
             if partition.offset >= 0:
                 first, end = consumer.get_watermark_offsets(mine, timeout=_PATIENCE_S)
                 if first <= partition.offset <= end:
                     mine.offset = max(first, partition.offset - self.memory)
-                    self._handled_to[partition.topic, partition.partition] = partition.offset
+                    self._handled_to[place] = partition.offset
         if self._cooperative:
             consumer.incremental_assign(partitions)
         else:
@@ -195,8 +196,8 @@ class Deliveries:
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            self._seen.pop((partition.topic, partition.partition), None)
-            self._handled_to.pop((partition.topic, partition.partition), None)
+            for of_places in (self._seen, self._handled_to):
+                of_places.pop((partition.topic, partition.partition), None)
 
 
 def _consumer(settings: dict[str, Any]) -> Consumer:
@@ -208,20 +209,7 @@ def _consumer(settings: dict[str, Any]) -> Consumer:
 
 
 def _place_of(message: Message) -> Place:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return topic, partition
-
-
-def _offset_of(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
-
-
-def _same(one: TopicPartition, other: TopicPartition) -> bool:
-    return (one.topic, one.partition) == (other.topic, other.partition)
+    return message.topic(), message.partition()
 
 
 def _fire_id_of(message: Message) -> bytes | None:

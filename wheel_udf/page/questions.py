@@ -111,10 +111,7 @@ def act(subject: Subject, request: Request, *, dry_run: bool) -> int:
         ActError: The act is not possible.
     """
     work, picked = subject.open_work(), request.picked()
-    match request.verb:
-        case "cancel":
-            return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
-        case "move":
-            return acts.move(subject.spark, work, picked, to=request.to, dry_run=dry_run)
-        case _:
-            return acts.reroute(subject.spark, work, picked, to=request.to, dry_run=dry_run)
+    if request.verb == "cancel":
+        return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
+    change = acts.move if request.verb == "move" else acts.reroute
+    return change(subject.spark, work, picked, to=request.to, dry_run=dry_run)

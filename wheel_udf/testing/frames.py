@@ -1,13 +1,7 @@
 """Literal rows for tests of the pure step: commands in, released rows out.
 
-The step of the wheel takes and returns Arrow tables. :func:`commands_table` makes one from dicts that name only what
-the test is about; :func:`rows_of` turns a table back into dicts to compare. The worked example is in
-:mod:`wheel_udf.testing`.
-
-Needs no JVM: numpy and pyarrow only.
-
-Caveat: a table made here goes to the step as it is. It is neither parsed nor validated; bad commands become rejects
-one stage earlier, in :mod:`wheel_udf.commands.parse`.
+Example: :mod:`wheel_udf.testing`. A table made here goes to the step as it is; bad commands become rejects one stage
+earlier, in :mod:`wheel_udf.commands.parse`.
 """
 
 from __future__ import annotations
