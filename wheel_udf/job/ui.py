@@ -18,7 +18,6 @@ from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import JobConfig, TieredConfig
 from wheel_udf.job.sessions import session
-from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
@@ -96,7 +95,6 @@ def subject_of(spark: SparkSession, config: JobConfig) -> Subject:
         geometry=config.wheel.wheel(),
         destinations=destinations_of(config),
         rejects=sink_of(config.rejects),
-        read_batches=read_batches,
         clock_kind=config.clock.kind,
     )
 

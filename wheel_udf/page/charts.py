@@ -7,6 +7,7 @@ Each chart also has its numbers as a table, for readers who cannot see it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -139,10 +140,7 @@ def largest_series(series: Mapping[str, Mapping[int, int]]) -> dict[str, dict[in
     """The series with the most rows, the largest first, and the rest together as ``others``."""
     ordered = sorted(series, key=lambda name: (-sum(series[name].values()), name))
     kept = {name: dict(series[name]) for name in ordered[:_MOST_SERIES]}
-    rest: dict[int, int] = {}
-    for name in ordered[_MOST_SERIES:]:
-        for step, rows in series[name].items():
-            rest[step] = rest.get(step, 0) + rows
+    rest = sum((Counter(series[name]) for name in ordered[_MOST_SERIES:]), Counter[int]())
     return kept | ({f"{len(ordered) - _MOST_SERIES} others": rest} if rest else {})
 
 

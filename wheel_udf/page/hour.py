@@ -13,7 +13,7 @@ def hour_of(lines: Iterable[Mapping[str, Any]], now_ms: int) -> dict[str, Any]:
     """Adds up batches by minute.
 
     Args:
-        lines: Lines of the batch log (:func:`wheel_udf.metrics.read_batches`).
+        lines: Lines of the batch log (:func:`wheel_udf.metrics.batch_log.read_batches`).
         now_ms: The end of the hour (UTC epoch ms).
 
     Returns:
@@ -27,10 +27,10 @@ def hour_of(lines: Iterable[Mapping[str, Any]], now_ms: int) -> dict[str, Any]:
     batches, paused = 0, False
     for line in lines:
         place = (line["at_ms"] - from_ms) // MINUTE_MS
-        if 0 <= place < MINUTES:
+        # In the tiered mode the wheel counts what the intake has read.
+        if 0 <= place < MINUTES and line.get("query") != "intake":
             _add(minutes[place], line)
-            if _is_wheel(line):
-                batches, paused = batches + 1, bool(line.get("paused"))
+            batches, paused = batches + 1, bool(line.get("paused"))
     totals = {name: sum(minute[name] for minute in minutes) for name in ("fired", "received", "rejected")}
     worst = max((minute["p99_ms"] for minute in minutes if minute["p99_ms"] is not None), default=None)
     return {
@@ -48,13 +48,7 @@ def _empty() -> dict[str, Any]:
     return zero | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
-def _is_wheel(line: Mapping[str, Any]) -> bool:
-    return line.get("query") != "intake"
-
-
 def _add(minute: dict[str, Any], line: Mapping[str, Any]) -> None:
-    if not _is_wheel(line):
-        return  # in the tiered mode the wheel counts what the intake has read
     for name in ("fired", "received", "rejected", "seconds"):
         minute[name] += line.get(name) or 0
     for name, found in (line.get("lateness") or {}).items():

@@ -34,6 +34,7 @@ from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
 from wheel_udf.page.subject import Subject
@@ -215,17 +216,14 @@ def read_exact(subject: Subject) -> dict[str, Any]:
 
 def step_column(ahead_ms: Column) -> Column:
     """The step of a distance from the clock, as a Spark expression: the number of edges (``EDGES_MS``) below it."""
-    return F.aggregate(
-        F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS)),
-        F.lit(0),
-        lambda count, edge: count + F.when(ahead_ms > edge, 1).otherwise(0),
-    )
+    edges = F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS))
+    return F.size(F.filter(edges, lambda edge: edge < ahead_ms))
 
 
 def read_hour(subject: Subject) -> dict[str, Any]:
     """Reads the batch log: minutes of the last hour, and totals (:func:`~wheel_udf.page.hour.hour_of`)."""
     now_ms = wall_clock_ms()
-    return hour_of(subject.read_batches(subject.checkpoint, now_ms - HOUR_MS), now_ms)
+    return hour_of(read_batches(subject.checkpoint, now_ms - HOUR_MS), now_ms)
 
 
 def read_rejects(subject: Subject) -> dict[str, Any]:

@@ -48,7 +48,9 @@ class Book:
             self._check_repeats(rows, len(accepted))
             return
         lives = Lives(accepted, self._rules)
-        matched = [(row, *_lowest(copies)) for row, copies in found if copies]
+        # The lowest version that a row can come from is the weakest evidence against others.
+        versions = [[each.version for each in copies if each.version is not None] for _, copies in found]
+        matched = [(row, min(of), copies) for (row, copies), of in zip(found, versions, strict=True) if of]
         for row, version, _ in matched:
             lives.note(version, row.at_ms)
         self._check_versions(matched, lives)
@@ -152,12 +154,6 @@ class Book:
         elif any(each.state == GOOD for each in copies) and not lives.must_not_be_out(version):
             text = f"{where}; a higher version may have been read before it was due"
             self._report.leave_open(copies[0], text)
-
-
-def _lowest(copies: list[Command]) -> tuple[Version, list[Command]]:
-    """The lowest version among the commands that a row can come from: the weakest evidence against others."""
-    lowest = min(each.version for each in copies if each.version is not None)
-    return lowest, copies
 
 
 def _is_due(command: Command, until_ms: int) -> bool:
