@@ -54,7 +54,8 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.geometry import INT64_MAX, Wheel, level_of, slot_of
+from wheel_udf.common.geometry import Wheel, level_of, slot_of
+from wheel_udf.wheel.buckets import Buckets
 
 Rule: TypeAlias = Literal["exact", "kafka"]
 _RULES = ("exact", "kafka")
@@ -142,7 +143,8 @@ class TimingWheel:
             raise ConfigError(
                 "there is no such firing rule", field="rule", value=rule, rule=" or ".join(_RULES)
             )
-        self._wheel = _deepest(Wheel(tick_ms, size, 1)) if levels is None else Wheel(tick_ms, size, levels)
+        geometry = Wheel(tick_ms, size, 1 if levels is None else levels)
+        self._wheel = Buckets(geometry).deep if levels is None else geometry
         self._levels_made = 1 if levels is None else levels
         self._exact = rule == "exact"
         self._observe: Observer = observer or _ignore
@@ -312,14 +314,6 @@ class TimingWheel:
             self._current = [item for item in self._current if self._is_pending(item)]
             heapq.heapify(self._current)
             self._cancelled_in_current = 0
-
-
-def _deepest(wheel: Wheel) -> Wheel:
-    """The same wheel with as many levels as fit into int64: the most that a wheel on demand can make."""
-    levels = 1
-    while wheel.tick_ms * wheel.size ** (levels + 1) <= INT64_MAX:
-        levels += 1
-    return Wheel(wheel.tick_ms, wheel.size, levels)
 
 
 def _ignore(_: Woke | Moved | Fired) -> None:

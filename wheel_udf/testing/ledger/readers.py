@@ -118,20 +118,24 @@ def _records(
     records: Iterable[Record],
 ) -> Iterator[tuple[str, bytes | None, bytes | None, Headers, int | None]]:
     for record in records:
-        if isinstance(record, Mapping):
-            pairs = record.get("headers") or ()
-            headers = [(each["key"], each["value"]) if isinstance(each, Mapping) else each for each in pairs]
+        if not isinstance(record, Mapping):
+            kind, at_ms = record.timestamp()
             yield (
-                record["topic"],
-                record.get("key"),
-                record.get("value"),
-                tuple(headers),
-                record.get("received_ms"),
+                record.topic(),
+                record.key(),
+                record.value(),
+                _pairs(record.headers()),
+                at_ms if kind else None,
             )
         else:
-            kind, at_ms = record.timestamp()
-            headers = record.headers() or []
-            yield record.topic(), record.key(), record.value(), tuple(headers), at_ms if kind else None
+            payload = record.get("key"), record.get("value"), _pairs(record.get("headers"))
+            yield record["topic"], *payload, record.get("received_ms")
+
+
+def _pairs(headers: Any) -> Headers:
+    return tuple(
+        (each["key"], each["value"]) if isinstance(each, Mapping) else each for each in headers or ()
+    )
 
 
 def _fired(
