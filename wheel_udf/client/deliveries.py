@@ -89,6 +89,10 @@ class Deliveries:
         if str(settings.get(_STORES, False)).lower() not in ("false", "0"):
             hint = "leave it out: an offset is stored after its delivery was handled"
             raise ConfigError("deliveries would be lost", field=_STORES, rule="false", hint=hint)
+        if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.client.Deliveries")) is not None:
+            raise fault
+        from confluent_kafka import Consumer
+
         remember_options(settings)
         strategy, protocol = settings.get("partition.assignment.strategy", ""), settings.get("group.protocol")
         self._cooperative = "cooperative" in str(strategy) or protocol == "consumer"
@@ -98,7 +102,7 @@ class Deliveries:
         self._handled_to: dict[Place, int] = {}
         self._returned: Message | None = None
         self._closing = False
-        self.consumer: Consumer = _consumer({"auto.offset.reset": "earliest", **settings, _STORES: False})
+        self.consumer = Consumer({"auto.offset.reset": "earliest", **settings, _STORES: False})
         self.consumer.subscribe(
             list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
@@ -198,14 +202,6 @@ class Deliveries:
         for partition in partitions:
             for of_places in (self._seen, self._handled_to):
                 of_places.pop((partition.topic, partition.partition), None)
-
-
-def _consumer(settings: dict[str, Any]) -> Consumer:
-    if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.client.Deliveries")) is not None:
-        raise fault
-    from confluent_kafka import Consumer
-
-    return Consumer(settings)
 
 
 def _place_of(message: Message) -> Place:

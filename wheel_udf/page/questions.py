@@ -24,23 +24,12 @@ def search(subject: Subject, schedule_id: str) -> list[dict[str, Any]]:
     Raises:
         WheelError: The checkpoint or the store cannot be read.
     """
+    sinks: dict[str, Any] = {"destinations": subject.destinations, "rejects": subject.rejects}
     if subject.is_purgatory:
-        found = operation_history_of(
-            subject.spark,
-            subject.checkpoint,
-            schedule_id,
-            destinations=subject.destinations,
-            rejects=subject.rejects,
-        )
+        found = operation_history_of(subject.spark, subject.checkpoint, schedule_id, **sinks)
     else:
-        found = history_of(
-            subject.spark,
-            subject.open_work(),
-            schedule_id,
-            geometry=subject.geometry,
-            destinations=subject.destinations,
-            rejects=subject.rejects,
-        )
+        work, geometry = subject.open_work(), subject.geometry
+        found = history_of(subject.spark, work, schedule_id, geometry=geometry, **sinks)
     return [asdict(event) for event in found]
 
 

@@ -20,7 +20,7 @@ what is shown.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -36,7 +36,14 @@ from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.page.hour import hour_of
-from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
+from wheel_udf.page.shard_sums import (
+    EDGES_MS,
+    HELD,
+    RESTING,
+    SUMS_SCHEMA,
+    sums_of_entries,
+    sums_of_operations,
+)
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts
 from wheel_udf.pending.entries import pending
@@ -131,21 +138,16 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Adds up rows of :data:`.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
-    cells: Counter[tuple[int, int]] = Counter()
-    outside: Counter[int] = Counter()
-    steps: dict[str, Counter[int]] = {}
+    places: Counter[tuple[int, int]] = Counter()
+    steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for row in sums:
-        name = row["destination"] or ""
-        steps.setdefault(name, Counter())[row["step"]] += row["rows"]
-        if row["level"] > 0:
-            cells[row["level"], row["slot"]] += row["rows"]
-        else:
-            outside[row["level"]] += row["rows"]
+        steps[row["destination"] or ""][row["step"]] += row["rows"]
+        places[row["level"], row["slot"]] += row["rows"]
     return {
-        "cells": [(*place, rows) for place, rows in sorted(cells.items())],
+        "cells": [(level, slot, rows) for (level, slot), rows in sorted(places.items()) if level > 0],
         "steps": {name: dict(counts) for name, counts in steps.items()},
-        "resting": outside[-3],
-        "held": outside[-4],
+        "resting": places[RESTING, 0],
+        "held": places[HELD, 0],
     }
 
 

@@ -7,6 +7,7 @@ exact or from metadata. The tiles: :mod:`wheel_udf.page.tiles`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
@@ -60,49 +61,47 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     return card
 
 
-def _series(subject: Subject, figures: Figures) -> tuple[dict[str, dict[int, int]], str] | None:
-    """Pending by destination and step, and how good that is; None before the first reading."""
-    found = value_of(figures, "wheel")
+def _series(
+    subject: Subject, figures: Figures, now_ms: int
+) -> tuple[dict[str, dict[int, int]] | None, dict[str, Any]]:
+    """Pending by destination and step, and the source of it; None before the first reading."""
+    found, exact, store = (value_of(figures, name) for name in ("wheel", "exact", "store"))
     if found is None:
-        return None
-    near: dict[str, dict[int, int]] = {name or "(none)": counts for name, counts in found["steps"].items()}
-    if not subject.is_tiered:
-        return near, "exact"
-    exact, store = value_of(figures, "exact"), value_of(figures, "store")
+        return None, source(figures["wheel"], now_ms)
     if exact is not None:
-        return {name or "(none)": counts for name, counts in exact["steps"].items()}, "exact"
-    if store is not None and found["clock_ms"] is not None and store["windows"]:
-        far = charts.spread(store["windows"], found["clock_ms"])
-        return near | {"in the store (all destinations)": far}, _STORE_COUNTS
-    return near, "near entries only; the store is being counted"
+        return _named(exact), source(figures["exact"], now_ms)
+    near = _named(found)
+    if not subject.is_tiered:
+        return near, source(figures["wheel"], now_ms)
+    if store is None or found["clock_ms"] is None or not store["windows"]:
+        return near, source(figures["wheel"], now_ms, "near entries only; the store is being counted")
+    far = charts.spread(store["windows"], found["clock_ms"])
+    series = near | {"in the store (all destinations)": far}
+    return series, source(figures["wheel"], now_ms, _STORE_COUNTS)
 
 
-def _series_source(subject: Subject, figures: Figures, now_ms: int, kind: str) -> dict[str, Any]:
-    name = "exact" if subject.is_tiered and value_of(figures, "exact") is not None else "wheel"
-    return source(figures[name], now_ms, kind)
+def _named(found: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    return {name or "(none)": counts for name, counts in found["steps"].items()}
 
 
 def forecast(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """The forecast: rows by due time."""
-    found = _series(subject, figures)
-    if found is None:
-        return {"source": source(figures["wheel"], now_ms), "chart": None}
-    series, kind = found
-    base = value_of(figures, "exact" if value_of(figures, "exact") else "wheel") or {}
-    chart = charts.forecast(series, base.get("clock_ms") or now_ms)
-    return {"source": _series_source(subject, figures, now_ms, kind), "chart": chart}
+    series, about = _series(subject, figures, now_ms)
+    if series is None:
+        return {"source": about, "chart": None}
+    base = value_of(figures, "exact") or value_of(figures, "wheel") or {}
+    return {"source": about, "chart": charts.forecast(series, base.get("clock_ms") or now_ms)}
 
 
 def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """Pending by destination, the most first."""
-    found = _series(subject, figures)
-    if found is None:
-        return {"source": source(figures["wheel"], now_ms), "rows": None}
-    series, kind = found
+    series, about = _series(subject, figures, now_ms)
+    if series is None:
+        return {"source": about, "rows": None}
     totals = [(name, sum(counts.values())) for name, counts in series.items()]
     rows = sorted(((name, rows) for name, rows in totals if rows), key=lambda each: (-each[1], each[0]))
     return {
-        "source": _series_source(subject, figures, now_ms, kind),
+        "source": about,
         "rows": rows[:_MOST_DESTINATIONS],
         "more": max(len(rows) - _MOST_DESTINATIONS, 0),
     }

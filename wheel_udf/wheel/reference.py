@@ -148,9 +148,8 @@ class TimingWheel:
         self._levels_made = 1 if levels is None else levels
         self._exact = rule == "exact"
         self._observe: Observer = observer or _ignore
-        self._clock_ms = (
-            start_ms  # the position of the wheel; before _now_ms only while a limit holds entries back
-        )
+        # The position of the wheel: before _now_ms only while a limit holds entries back.
+        self._clock_ms = start_ms
         self._now_ms = start_ms
         self._order = count()
         # An entry is found by its id in the place that holds it: a bucket, or (None) the current tick.
