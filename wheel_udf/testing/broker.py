@@ -140,14 +140,8 @@ class LocalKafka:
             self._end()
             log = (folder / "broker.log").read_text(encoding="utf-8", errors="replace")
             if attempt == attempts or not is_port_taken(log):
-                kept = (
-                    "LocalKafka(folder=...) keeps the log"
-                    if self._given_folder is None
-                    else f"see {folder}/broker.log"
-                )
-                raise SessionError(
-                    f"the Kafka broker did not start; last lines of its log: {last_lines(log)}", hint=kept
-                )
+                what = f"the Kafka broker did not start; last lines of its log: {last_lines(log)}"
+                raise SessionError(what, hint="LocalKafka(folder=...) keeps the log, broker.log")
 
     def _launch(self, java: Sequence[str], folder: Path, settings: Path) -> bool:
         """Starts the JVM; returns whether its log reports within two minutes that it is up."""
