@@ -237,13 +237,10 @@ def _text(value: Any, field: str) -> Any:
 
 
 def _own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [(_header_name(name), _octets(value, f"headers.{name}")) for name, value in pairs]
-
-
-def _header_name(name: object) -> str:
-    if not isinstance(name, str) or name.startswith(OUR_PREFIX):
-        rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
-        hint = "drop them; put_back schedules a delivery again"
-        raise ContractError("not a header to deliver", field="headers", value=name, rule=rule, hint=hint)
-    return name
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    for name, _ in pairs:
+        if not isinstance(name, str) or name.startswith(OUR_PREFIX):
+            rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
+            hint = "drop them; put_back schedules a delivery again"
+            raise ContractError("not a header to deliver", field="headers", value=name, rule=rule, hint=hint)
+    return [(name, _octets(value, f"headers.{name}")) for name, value in pairs]

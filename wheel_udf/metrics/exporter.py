@@ -52,7 +52,9 @@ class Exporter:
 
     def __init__(self, address: str, port: int) -> None:
         try:
-            self._server = _server_of(address, port)
+            family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            server = type("Server", (_Server,), {"address_family": family})
+            self._server: ThreadingHTTPServer = server(place[:2], _Handler)
         except OSError as fault:
             raise ConfigError(
                 f"the port for metrics cannot be opened ({fault.strerror or fault})",
@@ -104,13 +106,6 @@ class _Server(ThreadingHTTPServer):
         # A client that has hung up is no fault of the job.
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
-
-
-def _server_of(address: str, port: int) -> ThreadingHTTPServer:
-    family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-    server = type("Server", (_Server,), {"address_family": family})
-    bound: ThreadingHTTPServer = server(place[:2], _Handler)
-    return bound
 
 
 class _Handler(MetricsHandler):

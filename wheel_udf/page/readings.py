@@ -89,8 +89,7 @@ def unless_unchanged(
     def read_if_changed(subject: Subject) -> dict[str, Any]:
         version = version_of(subject)
         if not kept or kept[0] != version:
-            found = read(subject)
-            kept[:] = [version, found]
+            kept[:] = [version, read(subject)]
         result: dict[str, Any] = kept[1]
         return result
 

@@ -3,7 +3,7 @@
 Few ids and few seqs, so that versions collide; due times on and beside the edges of every level of a random wheel.
 What one example does::
 
-    state --- advance ---> state' --- to_bytes / from_bytes, now and then ---> state' --- advance ---> ...
+    state --- advance ---> state' --- to_row / from_row, now and then ---> state' --- advance ---> ...
       |                      |
     model --- batch -----> fired, missed, counts, pending, next due, clock: equal, row for row and in order
 """
