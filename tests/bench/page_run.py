@@ -119,7 +119,6 @@ def job(spark: SparkSession, folder: Path, count: int, mode: str) -> Subject:
         geometry=WHEEL,
         destinations=Destinations({"*": DeltaSink(str(folder / "tables"), create=True)}),
         rejects=DeltaSink(str(folder / "rejects")),
-        read_batches=lambda _checkpoint, _since_ms: [],
         clock_kind="processing",
     )
 

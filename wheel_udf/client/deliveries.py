@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 _STORES: Final = "enable.auto.offset.store"
 _PATIENCE_S: Final = 60.0
 
-Place = tuple[str, int]
+Place = tuple[str | None, int | None]
 """(topic, partition)."""
 
 
@@ -89,6 +89,10 @@ class Deliveries:
         if str(settings.get(_STORES, False)).lower() not in ("false", "0"):
             hint = "leave it out: an offset is stored after its delivery was handled"
             raise ConfigError("deliveries would be lost", field=_STORES, rule="false", hint=hint)
+        if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.client.Deliveries")) is not None:
+            raise fault
+        from confluent_kafka import Consumer
+
         remember_options(settings)
         strategy, protocol = settings.get("partition.assignment.strategy", ""), settings.get("group.protocol")
         self._cooperative = "cooperative" in str(strategy) or protocol == "consumer"
@@ -98,7 +102,7 @@ class Deliveries:
         self._handled_to: dict[Place, int] = {}
         self._returned: Message | None = None
         self._closing = False
-        self.consumer: Consumer = _consumer({"auto.offset.reset": "earliest", **settings, _STORES: False})
+        self.consumer = Consumer({"auto.offset.reset": "earliest", **settings, _STORES: False})
         self.consumer.subscribe(
             list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
@@ -121,7 +125,7 @@ class Deliveries:
             return self._pass_over(error)
         place, fire_id = _place_of(message), _fire_id_of(message)
         known = self._seen.setdefault(place, {})
-        if _offset_of(message) < self._handled_to.get(place, 0):
+        if (message.offset() or 0) < self._handled_to.get(place, 0):
             self._remember(known, fire_id)
             return None
         self._handled_to.pop(place, None)  # lower offsets that come later are those of a new log
@@ -181,13 +185,14 @@ class Deliveries:
         if self._closing:  # a rebalance that came too late; a closing consumer sends no more requests
             return
         for partition in consumer.committed(partitions, timeout=_PATIENCE_S):
-            mine = next(each for each in partitions if _same(each, partition))
-            self._seen[partition.topic, partition.partition] = {}
+            place = partition.topic, partition.partition
+            mine = next(each for each in partitions if (each.topic, each.partition) == place)
+            self._seen[place] = {}
             if partition.offset >= 0:
                 first, end = consumer.get_watermark_offsets(mine, timeout=_PATIENCE_S)
                 if first <= partition.offset <= end:
                     mine.offset = max(first, partition.offset - self.memory)
-                    self._handled_to[partition.topic, partition.partition] = partition.offset
+                    self._handled_to[place] = partition.offset
         if self._cooperative:
             consumer.incremental_assign(partitions)
         else:
@@ -195,33 +200,12 @@ class Deliveries:
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            self._seen.pop((partition.topic, partition.partition), None)
-            self._handled_to.pop((partition.topic, partition.partition), None)
-
-
-def _consumer(settings: dict[str, Any]) -> Consumer:
-    if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.client.Deliveries")) is not None:
-        raise fault
-    from confluent_kafka import Consumer
-
-    return Consumer(settings)
+            for of_places in (self._seen, self._handled_to):
+                of_places.pop((partition.topic, partition.partition), None)
 
 
 def _place_of(message: Message) -> Place:
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return topic, partition
-
-
-def _offset_of(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
-
-
-def _same(one: TopicPartition, other: TopicPartition) -> bool:
-    return (one.topic, one.partition) == (other.topic, other.partition)
+    return message.topic(), message.partition()
 
 
 def _fire_id_of(message: Message) -> bytes | None:

@@ -15,9 +15,9 @@ which is the same as null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final, Literal
 
 from pyspark.sql import Column, DataFrame, functions as F
 
@@ -42,6 +42,7 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     seq: Named | None = None,
     event_time: Named | None = None,
     max_lateness: Duration | Column | None = None,
+    op: Literal["SCHEDULE", "REPLACE"] = "SCHEDULE",
 ) -> DataFrame:
     """Builds SCHEDULE commands, one for each row.
 
@@ -57,6 +58,7 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         seq: Version of the id; by default `event_time` in ms.
         event_time: When the command was made; by default the time of the batch that reads it.
         max_lateness: Past this lateness the row becomes a reject, ``missed``.
+        op: See :func:`replace`.
 
     Returns:
         The columns of the contract that were given.
@@ -64,25 +66,18 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: A value breaks the contract, or an argument that must be a column is not one.
     """
-    return _scheduled("SCHEDULE", **locals())
+    checks.one_due_time(deliver_at, delay)
+    return frame.select(
+        F.lit(op).alias("op"),
+        *_columns(
+            schedule_id=schedule_id, value=value, key=key, headers=headers, seq=seq, event_time=event_time
+        ),
+        *_values(delay=delay, deliver_at=deliver_at, destination=destination, max_lateness=max_lateness),
+    )
 
 
-def replace(  # noqa: PLR0913  # the same
-    frame: DataFrame,
-    *,
-    schedule_id: Named,
-    delay: Duration | Column | None = None,
-    deliver_at: Instant | Column | None = None,
-    destination: str | Column | None = None,
-    value: Named | None = None,
-    key: Named | None = None,
-    headers: Named | None = None,
-    seq: Named | None = None,
-    event_time: Named | None = None,
-    max_lateness: Duration | Column | None = None,
-) -> DataFrame:
-    """Builds REPLACE commands, which replace an earlier version as a whole; otherwise as :func:`schedule`."""
-    return _scheduled("REPLACE", **locals())
+replace: Final = partial(schedule, op="REPLACE")
+"""Builds REPLACE commands, which replace an earlier version as a whole; otherwise as :func:`schedule`."""
 
 
 def cancel(
@@ -103,35 +98,26 @@ def cancel(
     Raises:
         ContractError: An argument that must be a column is not one.
     """
-    columns = {"schedule_id": schedule_id, "seq": seq, "event_time": event_time}
-    named = [column for name, given in columns.items() for column in _column(name, given)]
-    return frame.select(*named, F.lit("CANCEL").alias("op"), F.lit(None).cast("string").alias("delay"))
+    columns = _columns(schedule_id=schedule_id, seq=seq, event_time=event_time)
+    return frame.select(*columns, F.lit("CANCEL").alias("op"), F.lit(None).cast("string").alias("delay"))
 
 
-def _scheduled(op: str, *, frame: DataFrame, **given: Any) -> DataFrame:
-    checks.one_due_time(given["deliver_at"], given["delay"])
-    values: dict[str, Callable[[Any], Any]] = {
-        "deliver_at": lambda value: F.lit(checks.due_instant(value)).cast("timestamp"),
-        "delay": partial(checks.duration, field="delay"),
-        "destination": checks.destination,
-        "max_lateness": partial(checks.duration, field="max_lateness", negative=False),
-    }
-    columns = [F.lit(op).alias("op")]
-    for name, argument in given.items():
-        if name not in values:
-            columns += _column(name, argument)
-        elif argument is not None:
-            column = argument if isinstance(argument, Column) else F.lit(values[name](argument))
-            columns.append(column.alias(name))
-    return frame.select(*columns)
+def _values(**given: Any) -> Iterator[Column]:
+    for name, value in given.items():
+        if isinstance(value, Column):
+            yield value.alias(name)
+        elif value is not None:
+            column = F.lit(checks.CHECKS[name](value))
+            yield (column.cast("timestamp") if name == "deliver_at" else column).alias(name)
 
 
-def _column(name: str, given: Any) -> Iterator[Column]:
-    if given is None and name != "schedule_id":
-        return
-    if not isinstance(given, Column | str):
-        hint = "a value for all rows: F.lit(...)"
-        raise ContractError(
-            "not a column", field=name, value=given, rule="a Column, or the name of one", hint=hint
-        )
-    yield (F.col(given) if isinstance(given, str) else given).alias(name)
+def _columns(**given: Any) -> Iterator[Column]:
+    for name, value in given.items():
+        if value is None and name != "schedule_id":
+            continue
+        if not isinstance(value, Column | str):
+            hint = "a value for all rows: F.lit(...)"
+            raise ContractError(
+                "not a column", field=name, value=value, rule="a Column, or the name of one", hint=hint
+            )
+        yield (F.col(value) if isinstance(value, str) else value).alias(name)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from wheel_udf.client import checks
@@ -57,6 +58,7 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     event_time: Instant | None = None,
     max_lateness: Duration | None = None,
     preset: Preset = "native",
+    op: Literal["SCHEDULE", "REPLACE"] = "SCHEDULE",
 ) -> Record:
     """Builds the record of a SCHEDULE.
 
@@ -72,6 +74,7 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         event_time: When the command was made; by default the timestamp of the record.
         max_lateness: Past this lateness the row becomes a reject, ``missed``.
         preset: The preset of the job that reads the topic.
+        op: See :func:`replace`.
 
     Returns:
         The arguments of ``Producer.produce``.
@@ -79,25 +82,22 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: An argument breaks the contract.
     """
-    return _scheduled("SCHEDULE", **locals())
+    checks.one_due_time(deliver_at, delay)
+    fields = _fields(
+        op,
+        schedule_id,
+        seq=seq,
+        event_time=event_time,
+        deliver_at=deliver_at,
+        delay=delay,
+        destination=destination,
+        max_lateness=max_lateness,
+    )
+    return _record(fields, value, key, headers, preset)
 
 
-def replace(  # noqa: PLR0913  # the same
-    schedule_id: str | int,
-    *,
-    delay: Duration | None = None,
-    deliver_at: Instant | None = None,
-    destination: str | None = None,
-    value: Any = None,
-    key: bytes | str | None = None,
-    headers: Headers = (),
-    seq: int | None = None,
-    event_time: Instant | None = None,
-    max_lateness: Duration | None = None,
-    preset: Preset = "native",
-) -> Record:
-    """Builds the record of a REPLACE, which replaces an earlier version as a whole; otherwise as :func:`schedule`."""
-    return _scheduled("REPLACE", **locals())
+replace: Final = partial(schedule, op="REPLACE")
+"""Builds the record of a REPLACE, which replaces an earlier version as a whole; otherwise as :func:`schedule`."""
 
 
 def cancel(
@@ -123,7 +123,7 @@ def cancel(
     Raises:
         ContractError: An argument breaks the contract.
     """
-    fields = _common("CANCEL", schedule_id, seq, event_time)
+    fields = _fields("CANCEL", schedule_id, seq=seq, event_time=event_time)
     return _record(fields, None, key, (), preset)
 
 
@@ -179,27 +179,9 @@ def put_back(
     )
 
 
-def _scheduled(op: str, **given: Any) -> Record:
-    fields = _common(op, given["schedule_id"], given["seq"], given["event_time"])
-    checks.one_due_time(given["deliver_at"], given["delay"])
-    if given["deliver_at"] is not None:
-        fields["deliver_at"] = checks.due_instant(given["deliver_at"])
-    if given["delay"] is not None:
-        fields["delay"] = checks.duration(given["delay"], "delay")
-    if given["destination"] is not None:
-        fields["destination"] = checks.destination(given["destination"])
-    if given["max_lateness"] is not None:
-        fields["max_lateness"] = checks.duration(given["max_lateness"], "max_lateness", negative=False)
-    return _record(fields, given["value"], given["key"], given["headers"], given["preset"])
-
-
-def _common(op: str, schedule_id: str | int, seq: int | None, event_time: Instant | None) -> dict[str, str]:
-    fields = {"schedule_id": checks.schedule_id(schedule_id), "op": op}
-    if seq is not None:
-        fields["seq"] = str(checks.seq(seq))
-    if event_time is not None:
-        fields["event_time"] = checks.instant(event_time, "event_time")
-    return fields
+def _fields(op: str, schedule_id: str | int, **given: Any) -> dict[str, str]:
+    more = {name: checks.CHECKS[name](value) for name, value in given.items() if value is not None}
+    return {"schedule_id": checks.schedule_id(schedule_id), "op": op, **more}
 
 
 def _record(
@@ -255,13 +237,10 @@ def _text(value: Any, field: str) -> Any:
 
 
 def _own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [(_header_name(name), _octets(value, f"headers.{name}")) for name, value in pairs]
-
-
-def _header_name(name: object) -> str:
-    if not isinstance(name, str) or name.startswith(OUR_PREFIX):
-        rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
-        hint = "drop them; put_back schedules a delivery again"
-        raise ContractError("not a header to deliver", field="headers", value=name, rule=rule, hint=hint)
-    return name
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    for name, _ in pairs:
+        if not isinstance(name, str) or name.startswith(OUR_PREFIX):
+            rule = f"a text that does not begin with {OUR_PREFIX}, which are the scheduler's own"
+            hint = "drop them; put_back schedules a delivery again"
+            raise ContractError("not a header to deliver", field="headers", value=name, rule=rule, hint=hint)
+    return [(name, _octets(value, f"headers.{name}")) for name, value in pairs]

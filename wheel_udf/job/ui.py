@@ -16,7 +16,6 @@ from wheel_udf.common.secrets import resolve
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.sessions import session
-from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
@@ -70,7 +69,6 @@ def subject_of(spark: SparkSession, config: AnyConfig) -> Subject:
         geometry=config.wheel.wheel(),
         destinations=destinations_of(config),
         rejects=sink_of(config.rejects),
-        read_batches=read_batches,
         clock_kind=config.clock.kind,
     )
 

@@ -10,7 +10,7 @@ decides what a batch does::
                                              |
                                              '--> exporter    /metrics (Prometheus), /healthz
 
-    names       every metric: type, unit, labels, one sentence
+    names       every metric, as metrics.toml declares it: type, unit, labels, one sentence
     lines       the line of a batch: the one declaration of its members
     batch_log   the ring of files: append, read_batches
     meter       the figures, the health and the lines of one run
@@ -50,11 +50,8 @@ A line of the intake has ``at_ms``, ``query``, ``batch_id``, ``seconds`` and ``p
 read twice). ``seconds`` is null and ``phases`` is empty if Spark has not reported the progress of a batch. Read it
 with::
 
-    from wheel_udf.metrics import read_batches
+    from wheel_udf.metrics.batch_log import read_batches
     for line in read_batches("data/checkpoints/scheduler", since_ms=1_767_225_600_000): ...
-
-This room is between ``transfer`` and ``job``: it reads what delivery and the tiered mode report, which therefore
-cannot import it; the job composes it from its config; and the testing room is for tests.
 
 May import: common, shard, wheel, control, spark, delivery;
 pyspark; prometheus_client in ``exporter`` alone (extra ``metrics``).

@@ -4,11 +4,11 @@
 
     <checkpoint>-batches/
       1767225600000.jsonl     the name is the instant of its first line
-      1767229200000.jsonl     a new file after an hour or 1 MB; removed after a day, or beyond 20 MB in total
+      1767229200000.jsonl     a new file at each start, after an hour or 1 MB; removed after a day, or beyond 20 MB in
+                              total
 
-A line is written with one call, at the end of the newest file, and not flushed to the disk: after a crash of the
-machine the last lines may be missing or torn. A reader skips a line that is no JSON object, and a writer that finds a
-torn line begins a new one, so at most the torn line is lost.
+A line is written with one call, and not flushed to the disk: after a crash of the machine the last lines may be missing
+or torn. A reader skips a line that is no JSON object, and nothing is written behind a torn line.
 
 Cost: one small write for each batch. Beside the checkpoint and not in it, because the checkpoint is Spark's folder,
 which is checked, repaired and moved. A checkpoint that is not on a local path (HDFS, object stores) has no batch log:
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -51,7 +50,8 @@ class BatchLog:
     def __init__(self, checkpoint: str) -> None:
         self._folder = _folder(checkpoint)
         self._has_failed = False
-        self._file: _Newest | None = None
+        self._file: Path | None = None
+        self._begun_ms = 0
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Appends a line; it has ``at_ms``."""
@@ -66,58 +66,16 @@ class BatchLog:
                 _log.warning("the batch log %s cannot be written: %s", self._folder, fault)
 
     def _append(self, folder: Path, at_ms: int, content: bytes) -> None:
-        if self._file is None:
+        if self._file is None or at_ms >= self._begun_ms + _FILE_MS:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = _Newest.found(folder)
-        if self._file is None or self._file.is_full(at_ms):
-            self._file = _Newest.begun(folder, at_ms, after=self._file)
+            # A wall clock that was set back must not begin a file before the newest.
+            self._begun_ms = max(at_ms, *(begun_ms + 1 for begun_ms, _ in _files(folder)), 0)
+            self._file = folder / f"{self._begun_ms:015d}{_SUFFIX}"
             _remove_old(folder, at_ms)
-        self._file.append(content)
-
-
-class _Newest:
-    """The file that lines are appended to."""
-
-    def __init__(self, path: Path, begun_ms: int) -> None:
-        self.path, self.begun_ms = path, begun_ms
-        self.bytes, self._is_torn = _size_and_tear(path)
-
-    @classmethod
-    def found(cls, folder: Path) -> _Newest | None:
-        files = _files(folder)
-        return cls(files[-1][1], files[-1][0]) if files else None
-
-    @classmethod
-    def begun(cls, folder: Path, at_ms: int, *, after: _Newest | None) -> _Newest:
-        # A wall clock that was set back must not begin a file before the newest.
-        begun_ms = at_ms if after is None else max(at_ms, after.begun_ms + 1)
-        return cls(folder / f"{begun_ms:015d}{_SUFFIX}", begun_ms)
-
-    def is_full(self, at_ms: int) -> bool:
-        return self.bytes >= _FILE_BYTES or at_ms >= self.begun_ms + _FILE_MS
-
-    def append(self, content: bytes) -> None:
-        content = b"\n" + content if self._is_torn else content
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            written = os.write(handle, content)
-        finally:
-            os.close(handle)
-        self.bytes += written
-        self._is_torn = written < len(content)
-
-
-def _size_and_tear(path: Path) -> tuple[int, bool]:
-    """Returns the size of a file, and whether it ends in the middle of a line."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            if not size:
-                return 0, False
-            file.seek(-1, os.SEEK_END)
-            return size, file.read(1) != b"\n"
-    except FileNotFoundError:
-        return 0, False
+        with self._file.open("ab", buffering=0) as file:
+            is_torn = file.write(content) < len(content)
+            if is_torn or file.tell() >= _FILE_BYTES:
+                self._file = None
 
 
 def _remove_old(folder: Path, at_ms: int) -> None:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from http.server import ThreadingHTTPServer
-from itertools import groupby
 from socketserver import TCPServer
 from typing import Any, Final
 
@@ -32,9 +31,9 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.metrics.figures import Sample, Spent, Value
+from wheel_udf.metrics.figures import Spent, Value
 from wheel_udf.metrics.meter import Meter
-from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS, Metric
+from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 _SLOWEST_CLIENT_S: Final = 10.0
@@ -53,7 +52,9 @@ class Exporter:
 
     def __init__(self, address: str, port: int) -> None:
         try:
-            self._server = _server_of(address, port)
+            family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            server = type("Server", (_Server,), {"address_family": family})
+            self._server: ThreadingHTTPServer = server(place[:2], _Handler)
         except OSError as fault:
             raise ConfigError(
                 f"the port for metrics cannot be opened ({fault.strerror or fault})",
@@ -107,13 +108,6 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _server_of(address: str, port: int) -> ThreadingHTTPServer:
-    family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-    server = type("Server", (_Server,), {"address_family": family})
-    bound: ThreadingHTTPServer = server(place[:2], _Handler)
-    return bound
-
-
 class _Handler(MetricsHandler):
     timeout = _SLOWEST_CLIENT_S
     meter: Meter
@@ -137,6 +131,14 @@ class _Handler(MetricsHandler):
         self.wfile.write(content)
 
 
+_FAMILIES: Final[Mapping[str, Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "summary": SummaryMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
 class Samples(Collector):
     """The samples of a meter, for a registry of Prometheus.
 
@@ -147,35 +149,15 @@ class Samples(Collector):
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def collect(self) -> Iterator[Family]:
-        """Yields the families of all metrics that the job has."""
-        return families_of(self._meter.samples())
-
-    def describe(self) -> Iterable[Family]:
-        """Yields nothing: which metrics a job has is known when it runs."""
-        return ()
-
-
-def families_of(samples: Iterable[Sample]) -> Iterator[Family]:
-    """Yields samples as families of Prometheus, in the order of :data:`~wheel_udf.metrics.names.METRICS`."""
-    ordered = sorted(samples, key=lambda sample: METRICS.index(sample[0]))
-    for metric, some in groupby(ordered, key=lambda sample: sample[0]):
-        yield _family(metric, list(some))
-
-
-_FAMILIES: Final[Mapping[str, Any]] = {
-    "counter": CounterMetricFamily,
-    "gauge": GaugeMetricFamily,
-    "summary": SummaryMetricFamily,
-    "histogram": HistogramMetricFamily,
-}
-
-
-def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
-    family = _FAMILIES[metric.kind](metric.name, metric.text, labels=metric.labels)
-    for _, labels, value in samples:
-        family.add_metric(labels, **_parts_of(value))
-    return family  # type: ignore[no-any-return]
+    def collect(self) -> Iterable[Family]:
+        """The families of all metrics that the job has."""
+        families: dict[str, Any] = {}
+        for name, labels, value in self._meter.samples():
+            if name not in families:
+                metric = METRICS[name]
+                families[name] = _FAMILIES[metric.kind](name, metric.text, labels=metric.labels)
+            families[name].add_metric(labels, **_parts_of(value))
+        return families.values()
 
 
 def _parts_of(value: Value) -> dict[str, Any]:

@@ -3,7 +3,7 @@ Prometheus.
 
 ::
 
-    BatchReport, Progress --> Figures --samples(now)--> (Metric, labels, value) ...
+    BatchReport, Progress --> Figures --samples(now)--> (name, labels, value) ...
 
 Ages are computed for each request, not at the end of a batch: they grow while a job stands still.
 """
@@ -15,10 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.metrics import names
 from wheel_udf.metrics.health import age_ms
 from wheel_udf.metrics.lines import WHEEL, Progress
-from wheel_udf.metrics.names import Metric
 from wheel_udf.shard.holdings import OTHERS
 from wheel_udf.wheel.lateness import LatenessHistogram
 
@@ -43,15 +41,15 @@ class Spent:
 
 
 Value = float | Spent | LatenessHistogram
-Sample = tuple[Metric, tuple[str, ...], Value]
-"""(metric, values of its labels, value)."""
+Sample = tuple[str, tuple[str, ...], Value]
+"""(name of a metric of ``metrics.toml``, values of its labels, value)."""
 
 
 class Figures:
     """The figures of a job. One thread at a time: the meter locks.
 
     Args:
-        info: Values of the labels of :data:`wheel_udf.metrics.names.INFO`.
+        info: Values of the labels of ``wheel_info``.
     """
 
     def __init__(self, info: tuple[str, ...]) -> None:
@@ -62,7 +60,7 @@ class Figures:
         self._codes: Counter[str] = Counter()
         self._batches: Counter[str] = Counter()
         self._newest = -1
-        self._ended_ms: dict[str, int] = {}
+        self._ended_s: dict[str, float] = {}
         self._lateness = LatenessHistogram()
         self._whole: dict[str, Spent] = {}
         self._phases: dict[tuple[str, str], Spent] = {}
@@ -97,12 +95,14 @@ class Figures:
 
     @property
     def oldest_due_since_ms(self) -> int | None:
-        """As :attr:`wheel_udf.metrics.health.Vitals.oldest_due_since_ms`."""
+        """Wall clock since when the oldest pending entry is, or will be, due; None if nothing is pending, or it is not
+        known.
+        """
         return self._due_since_ms
 
     def _end(self, query: str, at_ms: int) -> None:
         self._batches[query] += 1
-        self._ended_ms[query] = at_ms
+        self._ended_s[query] = at_ms / 1_000
 
     def _due_since(self, report: BatchReport, at_ms: int) -> int | None:
         if not report.in_data_time:
@@ -117,82 +117,79 @@ class Figures:
 
     def samples(self, now_ms: int) -> Iterator[Sample]:
         """Yields the samples at an instant of the wall clock."""
-        yield names.INFO, self._info, 1
-        yield from _each(names.BATCHES, self._batches)
-        yield from _each(names.LAST_BATCH, {name: at_ms / 1_000 for name, at_ms in self._ended_ms.items()})
-        yield from _each(names.BATCH_SECONDS, self._whole)
-        yield from ((names.PHASE_SECONDS, labels, spent) for labels, spent in self._phases.items())
-        yield names.RECEIVED, (), self._sums["received"]
-        yield names.FIRED, (), self._sums["fired"]
-        yield names.UNDELIVERABLE, (), self._sums["undeliverable"]
-        yield from _each(names.REJECTED, self._codes)
-        yield names.LATENESS, (), self._lateness
+        yield "wheel_info", self._info, 1
+        yield from _each("wheel_batches_total", self._batches)
+        yield from _each("wheel_last_batch_timestamp_seconds", self._ended_s)
+        yield from _each("wheel_batch_seconds", self._whole)
+        yield from (("wheel_batch_phase_seconds", labels, spent) for labels, spent in self._phases.items())
+        yield "wheel_received_total", (), self._sums["received"]
+        yield "wheel_fired_total", (), self._sums["fired"]
+        yield "wheel_undeliverable_total", (), self._sums["undeliverable"]
+        yield from _each("wheel_rejected_total", self._codes)
+        yield "wheel_lateness_seconds", (), self._lateness
         if self._account is not None:
             yield from _account(self._account)
         if self._report is not None:
             yield from _now(self._report, now_ms)
             yield from _held(self._report)
-            yield names.OLDEST_DUE, (), age_ms(self._due_since_ms, now_ms) / 1_000
+            yield "wheel_oldest_due_age_seconds", (), age_ms(self._due_since_ms, now_ms) / 1_000
 
 
-def _each(metric: Metric, values: Mapping[str, Value]) -> Iterator[Sample]:
+def _each(metric: str, values: Mapping[str, Value]) -> Iterator[Sample]:
     return ((metric, (label,), value) for label, value in values.items())
 
 
 def _account(report: BatchReport) -> Iterator[Sample]:
     """The outcomes of the commands, since the checkpoint began."""
-    metric_of = {
-        "schedules": (names.SCHEDULES, ""),
-        "cancels": (names.CANCELS, "cancel_"),
-        "operations": (names.OPERATIONS, ""),
-        "events": (names.EVENTS, "event_"),
-    }
+    prefixes = {"cancels": "cancel_", "events": "event_"}
     for title, outcomes in report.accounts.items():
-        metric, prefix = metric_of[title]
-        counts = {name.removeprefix(prefix): report.counts.get(name, 0) for name in outcomes}
+        counts = {name.removeprefix(prefixes.get(title, "")): report.counts.get(name, 0) for name in outcomes}
         if title == "events":
             counts["used"] = counts.pop("events")
-        if metric in (names.SCHEDULES, names.OPERATIONS):
+        if title in ("schedules", "operations"):
             more = report.counts.get("generations", 0)
-            yield names.SCHEDULED, (), report.pending + sum(counts.values()) - more
-        yield from _each(metric, counts)
+            yield "wheel_scheduled_total", (), report.pending + sum(counts.values()) - more
+        yield from _each(f"wheel_{title}_total", counts)
 
 
 def _now(report: BatchReport, now_ms: int) -> Iterator[Sample]:
     """The state of the job after its last batch."""
-    instants = {names.CLOCK_LAG: report.clock_ms, names.WATERMARK_LAG: report.watermark_ms}
+    instants = {
+        "wheel_clock_lag_seconds": report.clock_ms,
+        "wheel_watermark_lag_seconds": report.watermark_ms,
+    }
     for metric, at_ms in instants.items():
         if at_ms is not None:
             yield metric, (), (now_ms - at_ms) / 1_000
-    yield names.BACKLOG, (), int(report.backlog)
-    yield names.PAUSED, (), int(report.paused)
-    yield from _each(names.LIMIT_USED, report.full)
+    yield "wheel_backlog", (), int(report.backlog)
+    yield "wheel_intake_paused", (), int(report.paused)
+    yield from _each("wheel_limit_used_ratio", report.full)
 
 
 def _held(report: BatchReport) -> Iterator[Sample]:
     """Pending entries, by place."""
     held, store = report.held, report.store
     near = report.pending - (report.far or 0)
-    yield names.PENDING, ("state",), near
+    yield "wheel_pending", ("state",), near
     yield from (
-        (names.PENDING_BY_LEVEL, ("state", str(level)), rows) for level, rows in held.by_level.items()
+        ("wheel_pending_by_level", ("state", str(level)), rows) for level, rows in held.by_level.items()
     )
-    yield from _each(names.PENDING_BY_DELAY_LEVEL, report.levels)
+    yield from _each("wheel_pending_by_delay_level", report.levels)
     if report.in_flight is not None:
-        yield names.IN_FLIGHT, (), report.in_flight
+        yield "wheel_in_flight", (), report.in_flight
     for name, rows in report.by_destination.items():
-        yield names.PENDING_BY_DESTINATION, (OTHER_DESTINATIONS if name == OTHERS else name,), rows
+        yield "wheel_pending_by_destination", (OTHER_DESTINATIONS if name == OTHERS else name,), rows
     soon = {} if store is None else store.due_within
     for within, rows in held.due_within.items():
-        yield names.DUE_WITHIN, (within,), rows + soon.get(within, 0)
-    yield names.STATE_ROWS, ("pending",), near
-    yield names.STATE_ROWS, ("remembered",), held.remembered
-    yield names.STATE_BYTES, (), held.bytes
+        yield "wheel_due_within", (within,), rows + soon.get(within, 0)
+    yield "wheel_state_rows", ("pending",), near
+    yield "wheel_state_rows", ("remembered",), held.remembered
+    yield "wheel_state_bytes", (), held.bytes
     if store is not None:
-        yield names.PENDING, ("store",), report.far or 0
+        yield "wheel_pending", ("store",), report.far or 0
         yield from (
-            (names.PENDING_BY_LEVEL, ("store", level), rows) for level, rows in store.by_level.items()
+            ("wheel_pending_by_level", ("store", level), rows) for level, rows in store.by_level.items()
         )
-        yield from _each(names.HANDED_OVER, store.handed_over)
-        yield names.STORE_FILES, (), store.files
-        yield names.STORE_BYTES, (), store.bytes
+        yield from _each("wheel_handed_over_total", store.handed_over)
+        yield "wheel_store_files", (), store.files
+        yield "wheel_store_bytes", (), store.bytes

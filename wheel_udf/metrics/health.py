@@ -17,39 +17,26 @@ same entry was first seen due.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Vitals:
-    """The input of the decision about health.
-
-    Attributes:
-        stopped: Why no query runs; None while one runs.
-        oldest_due_since_ms: Wall clock since when the oldest pending entry is, or will be, due; None if nothing is
-            pending, or it is not known.
-        alive_ms: Wall clock of the last sign of life.
-    """
-
-    stopped: str | None
-    oldest_due_since_ms: int | None
-    alive_ms: int
-
-
-def unhealthy_reason(vitals: Vitals, now_ms: int, unhealthy_after_ms: int) -> str | None:
+def unhealthy_reason(
+    stopped: str | None, due_since_ms: int | None, alive_ms: int, *, now_ms: int, unhealthy_after_ms: int
+) -> str | None:
     """Returns why a job is not healthy; None if it is.
 
     Args:
-        vitals: What is known of the job.
+        stopped: Why no query runs; None while one runs.
+        due_since_ms: Wall clock since when the oldest pending entry is, or will be, due; None if nothing is pending, or
+            it is not known.
+        alive_ms: Wall clock of the last sign of life.
         now_ms: The wall clock.
         unhealthy_after_ms: How late the oldest entry may be, and how long a batch may take.
     """
-    if vitals.stopped is not None:
-        return vitals.stopped
-    late_ms = age_ms(vitals.oldest_due_since_ms, now_ms)
+    if stopped is not None:
+        return stopped
+    late_ms = age_ms(due_since_ms, now_ms)
     if late_ms > unhealthy_after_ms:
         return f"the oldest due entry is {_seconds(late_ms)} late; limit: {_seconds(unhealthy_after_ms)}"
-    silent_ms = now_ms - vitals.alive_ms
+    silent_ms = now_ms - alive_ms
     if silent_ms > unhealthy_after_ms:
         return f"no batch has ended for {_seconds(silent_ms)}; limit: {_seconds(unhealthy_after_ms)}"
     return None

@@ -17,9 +17,8 @@ from typing import Any
 
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.metrics import names
 from wheel_udf.metrics.figures import Figures, Sample
-from wheel_udf.metrics.health import Vitals, unhealthy_reason
+from wheel_udf.metrics.health import unhealthy_reason
 from wheel_udf.metrics.lines import WHEEL, Progress, intake_line, line_of
 
 _LAST_PROGRESS_S = 1.0
@@ -32,7 +31,7 @@ class Meter:
     """The figures, the health and the lines of one run.
 
     Args:
-        info: Values of the labels of :data:`wheel_udf.metrics.names.INFO`: name, mode, clock, version.
+        info: Values of the labels of ``wheel_info``: name, mode, clock, version.
         unhealthy_after_ms: How late the oldest entry may be, and how long a batch may take.
         sinks: Take each line (see :mod:`wheel_udf.metrics`).
         now_ms: The wall clock.
@@ -118,11 +117,16 @@ class Meter:
     def unhealthy_reason(self) -> str | None:
         """Returns why the job is not healthy; None if it is."""
         with self._lock:
-            vitals = Vitals(self._stopped, self._figures.oldest_due_since_ms, self._alive_ms)
-        return unhealthy_reason(vitals, self._now_ms(), self._unhealthy_after_ms)
+            return unhealthy_reason(
+                self._stopped,
+                self._figures.oldest_due_since_ms,
+                self._alive_ms,
+                now_ms=self._now_ms(),
+                unhealthy_after_ms=self._unhealthy_after_ms,
+            )
 
     def samples(self) -> list[Sample]:
         """Returns the samples of all metrics, as of now."""
         healthy = int(self.unhealthy_reason() is None)
         with self._lock:
-            return [*self._figures.samples(self._now_ms()), (names.HEALTHY, (), healthy)]
+            return [*self._figures.samples(self._now_ms()), ("wheel_healthy", (), healthy)]

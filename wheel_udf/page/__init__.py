@@ -34,6 +34,6 @@ style sheet, so they follow light and dark.
 
 This room is below ``job``, which makes a Subject from a config: the page reads no config.
 
-May import: common, shard, control, spark, tables, checkpoint, sinks, delivery, store, pending; pyspark; flask,
+May import: common, shard, control, spark, tables, checkpoint, sinks, delivery, store, pending, metrics; pyspark; flask,
 flask_wtf, waitress (extra ``ui``; not in ``shard_sums``, which runs on executors: numpy and pyarrow only).
 """

@@ -61,7 +61,10 @@ def make_app(page: Page) -> Flask:
         plot_px=charts.PLOT_PX,
         literal=words.literal,
         count_text=words.count_text,
+        short_count=words.short_count,
         span_text=words.span_text,
+        when_text=words.when_text,
+        payload_text=words.payload_text,
         done=DONE,
     )
     protect(app, page.access)
@@ -109,8 +112,7 @@ def _add_looks(app: Flask, page: Page) -> None:
 
 def _shown(task: Task | None) -> dict[str, Any]:
     """The values of a task for the templates."""
-    events = views.history(task.result) if task is not None and task.kind == "search" and task.result else []
-    return {"task": task, "events": events}
+    return {"task": task, "events": task.result if task is not None and task.kind == "search" else None}
 
 
 def _task_or_404(page: Page, number: str, *kinds: str) -> Task:

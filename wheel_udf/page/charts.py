@@ -1,19 +1,18 @@
-"""Charts as numbers: where bars, lines and ticks lie. The templates draw them as SVG, the style sheet colours them.
+"""The content of charts: cells, bars, ticks. The templates lay them out as SVG, the style sheet colours them.
 
 Horizontal places are percent of the width, so that text keeps its size on a narrow screen; vertical ones are pixels.
-Each chart also has its numbers as a table, for readers who cannot see it. Nothing here needs Spark or the job: plain
-numbers in, plain dictionaries out.
+Each chart also has its numbers as a table, for readers who cannot see it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.page.hour import MINUTE_MS, MINUTES
 from wheel_udf.page.shard_sums import EDGES_MS
 from wheel_udf.page.words import count_text, short_count, span_text, when_text
 
@@ -48,8 +47,8 @@ def heat_map(
         stored: Rows in the store's windows: level, start and end (UTC epoch ms), rows.
 
     Returns:
-        ``rows`` (the lowest level first) of ``cells``, ``axis`` and ``most``. With more than 32 slots a cell stands
-        for several of them.
+        ``rows`` (the lowest level first) of ``cells``, ``columns`` and ``most``; ``group``, the slots of a cell, of
+        which there are at most 32. The last cell is for later slots.
     """
     group = -(-geometry.size // _MOST_CELLS)
     columns = -(-geometry.size // group)
@@ -67,7 +66,7 @@ def heat_map(
             _level_row(geometry, level, row, clock_ms, group, most, in_store.get(level, 0))
             for level, row in totals.items()
         ],
-        "axis": _slot_axis(columns, group),
+        "group": group,
         "most": most,
         "columns": columns + 1,
     }
@@ -82,23 +81,15 @@ def _column(geometry: Wheel, level: int, slot: int, clock_ms: int, group: int) -
 def _level_row(
     geometry: Wheel, level: int, counts: Sequence[int], clock_ms: int, group: int, most: int, stored: int
 ) -> dict[str, Any]:
-    tick_ms, columns = geometry.tick_of(level), len(counts)
+    tick_ms = geometry.tick_of(level)
     first = clock_ms // tick_ms
     cells = []
     for column, rows in enumerate(counts):
         start_ms = (first + column * group) * tick_ms
-        is_later = column == columns - 1
+        is_later = column == len(counts) - 1
         end = "and later" if is_later else f"to {when_text(start_ms + group * tick_ms)}"
-        cells.append(
-            {
-                "x": 100 * column / columns,
-                "width": 100 / columns,
-                "shade": shade(rows, most),
-                "text": short_count(rows) if rows else "",
-                "later": is_later,
-                "tip": f"level {level}, due {when_text(start_ms)} {end} UTC: {count_text(rows)}",
-            }
-        )
+        tip = f"level {level}, due {when_text(start_ms)} {end} UTC: {count_text(rows)}"
+        cells.append({"rows": rows, "shade": shade(rows, most), "tip": tip})
     return {
         "level": level,
         "tick": span_text(tick_ms),
@@ -114,20 +105,6 @@ def shade(rows: int, most: int) -> int:
     if rows <= 0:
         return 0
     return 1 + min(int((SHADES - 1) * math.log1p(rows) / math.log1p(max(most, 8))), SHADES - 1)
-
-
-def _slot_axis(columns: int, group: int) -> list[dict[str, Any]]:
-    shown = columns + 1
-    step = max(1, columns // 4)
-    marks = [
-        {
-            "x": 100 * (column + 0.5) / shown,
-            "text": "now" if column == 0 else f"+{column * group}",
-            "minor": column % (2 * step) != 0,
-        }
-        for column in range(0, columns, step)
-    ]
-    return [*marks, {"x": 100 * (columns + 0.5) / shown, "text": "later", "minor": False}]
 
 
 # ---- the forecast --------------------------------------------------------------------------------
@@ -163,10 +140,7 @@ def largest_series(series: Mapping[str, Mapping[int, int]]) -> dict[str, dict[in
     """The series with the most rows, the largest first, and the rest together as ``others``."""
     ordered = sorted(series, key=lambda name: (-sum(series[name].values()), name))
     kept = {name: dict(series[name]) for name in ordered[:_MOST_SERIES]}
-    rest: dict[int, int] = {}
-    for name in ordered[_MOST_SERIES:]:
-        for step, rows in series[name].items():
-            rest[step] = rest.get(step, 0) + rows
+    rest = sum((Counter(series[name]) for name in ordered[_MOST_SERIES:]), Counter[int]())
     return kept | ({f"{len(ordered) - _MOST_SERIES} others": rest} if rest else {})
 
 
@@ -178,92 +152,36 @@ def forecast(series: Mapping[str, Mapping[int, int]], clock_ms: int) -> dict[str
         clock_ms: The wheel's clock.
 
     Returns:
-        ``bars``, ``ticks``, ``names`` of the series, ``total``; no bars if nothing is pending.
+        ``bars``, ``axis`` of the counts, ``names`` of the series, ``total``; no bars if nothing is pending. A part of
+        a bar stands on so many rows (``below``).
     """
     kept = largest_series(series)
     filled = {step for counts in kept.values() for step, rows in counts.items() if rows and step >= 0}
-    if not filled:
-        return {"bars": [], "ticks": [], "names": [], "total": 0}
-    steps = range(min(filled), max(filled) + 1)
-    totals = {step: sum(counts.get(step, 0) for counts in kept.values()) for step in steps}
-    ticks, top = count_ticks(max(totals.values()))
-    width = 100 / len(steps)
-    bars = []
-    for place, step in enumerate(steps):
+    bars: list[dict[str, Any]] = []
+    for step in range(min(filled), max(filled) + 1) if filled else ():
         parts: list[dict[str, Any]] = []
         below = 0
         for number, (name, counts) in enumerate(kept.items()):
             if rows := counts.get(step, 0):
-                parts.append({"series": number, "name": name, "rows": rows, **_part(below, rows, top)})
+                parts.append({"series": number, "name": name, "rows": rows, "below": below})
                 below += rows
         until = "" if not 0 < step < len(EDGES_MS) else f", by {when_text(clock_ms + EDGES_MS[step])} UTC"
         tip = "; ".join(f"{part['name']} {count_text(part['rows'])}" for part in parts)
-        bars.append(
-            {
-                "x": place * width + 0.12 * width,
-                "width": 0.76 * width,
-                "middle": (place + 0.5) * width,
-                "parts": parts,
-                "top": PLOT_PX - PLOT_PX * below / top,
-                "name": step_name(step),
-                "text": short_count(totals[step]) if totals[step] else "",
-                "rows": totals[step],
-                "tip": f"{step_name(step)}{until}: {count_text(totals[step])}" + (f" ({tip})" if tip else ""),
-                "minor": place % (1 + len(steps) // 7) != 0,
-            }
-        )
-    return {"bars": bars, "ticks": ticks, "names": list(kept), "total": sum(totals.values())}
+        tip = f"{step_name(step)}{until}: {count_text(below)}" + (f" ({tip})" if tip else "")
+        bars.append({"name": step_name(step), "rows": below, "parts": parts, "tip": tip})
+    return {
+        "bars": bars,
+        "axis": count_axis(max((bar["rows"] for bar in bars), default=0)),
+        "names": list(kept) if bars else [],
+        "total": sum(bar["rows"] for bar in bars),
+    }
 
 
-def _part(below: int, rows: int, top: int) -> dict[str, float]:
-    height = PLOT_PX * rows / top
-    return {"y": PLOT_PX - PLOT_PX * below / top - height, "height": height}
+# ---- lines and axes ------------------------------------------------------------------------------
 
 
-# ---- the last hour -------------------------------------------------------------------------------
-
-
-def throughput(hour: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays out the rows of each minute: a bar of what fired, a mark at what came in."""
-    minutes = hour["minutes"]
-    ticks, top = count_ticks(max(max(minute["fired"], minute["received"]) for minute in minutes))
-    width = 100 / MINUTES
-    bars = [
-        {
-            "x": place * width,
-            "width": width,
-            "y": PLOT_PX - PLOT_PX * minute["fired"] / top,
-            "height": PLOT_PX * minute["fired"] / top,
-            "mark": PLOT_PX - PLOT_PX * minute["received"] / top if minute["received"] else None,
-            "tip": f"{_minute(hour, place)}: {count_text(minute['fired'])} fired, "
-            f"{count_text(minute['received'])} received, {count_text(minute['rejected'])} rejected",
-        }
-        for place, minute in enumerate(minutes)
-    ]
-    return {"bars": bars, "ticks": ticks, "axis": _minute_axis(hour)}
-
-
-def lateness(hour: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays out the lateness of each minute: median, 99th percentile, largest; a gap where nothing fired."""
-    minutes = hour["minutes"]
-    ticks, top = span_ticks(max((minute["max_ms"] or 0 for minute in minutes), default=0))
-    width = 100 / MINUTES
-    lines = {name: _line([minute[f"{name}_ms"] for minute in minutes], top) for name in ("p50", "p99", "max")}
-    columns = [
-        {
-            "x": place * width,
-            "width": width,
-            "tip": f"{_minute(hour, place)}: p50 {span_text(minute['p50_ms'])}, "
-            f"p99 {span_text(minute['p99_ms'])}, max {span_text(minute['max_ms'])}",
-        }
-        for place, minute in enumerate(minutes)
-        if minute["p50_ms"] is not None
-    ]
-    return {"lines": lines, "columns": columns, "ticks": ticks, "axis": _minute_axis(hour)}
-
-
-def _line(values: Sequence[int | None], top: int) -> str:
-    """The path of a line that holds each value for its minute, in a box of 60 by 200."""
+def line_path(values: Sequence[int | None], top: int) -> str:
+    """The path of a line that holds each value for its minute, in a box of 60 by 200; a gap where there is none."""
     parts, pen_is_down = [], False
     for place, value in enumerate(values):
         if value is not None:
@@ -273,33 +191,18 @@ def _line(values: Sequence[int | None], top: int) -> str:
     return "".join(parts)
 
 
-def _minute(hour: Mapping[str, Any], place: int) -> str:
-    return when_text(hour["from_ms"] + place * MINUTE_MS)[11:16] + " UTC"
-
-
-def _minute_axis(hour: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"x": 100 * place / MINUTES, "text": _minute(hour, place)[:5], "minor": place % 20 != 0}
-        for place in range(0, MINUTES, 10)
-    ]
-
-
-# ---- ticks ---------------------------------------------------------------------------------------
-
-
-def count_ticks(most: int) -> tuple[list[dict[str, Any]], int]:
-    """Ticks of an axis of counts, and its top: up to five round numbers."""
+def count_axis(most: int) -> dict[str, Any]:
+    """An axis of counts: ``ticks``, the texts of up to five round numbers from 0 on, and ``top``, the last of them."""
     step = next(n * 10**k for k in range(19) for n in (1, 2, 5) if n * 10**k * 4 >= most)
-    return _ticks(step, most, short_count)
+    return _axis(step, most, short_count)
 
 
-def span_ticks(most_ms: int) -> tuple[list[dict[str, Any]], int]:
-    """Ticks of an axis of spans, and its top, in ms."""
+def span_axis(most_ms: int) -> dict[str, Any]:
+    """An axis of spans in ms, likewise."""
     step = next((span for span in _SPANS_MS if span * 4 >= most_ms), most_ms)
-    return _ticks(step, most_ms, span_text)
+    return _axis(step, most_ms, span_text)
 
 
-def _ticks(step: int, most: int, text: Any) -> tuple[list[dict[str, Any]], int]:
+def _axis(step: int, most: int, text: Callable[[int], str]) -> dict[str, Any]:
     count = max(1, -(-most // step))
-    top = count * step
-    return [{"y": PLOT_PX - PLOT_PX * n / count, "text": text(n * step)} for n in range(count + 1)], top
+    return {"ticks": [text(n * step) for n in range(count + 1)], "top": count * step}

@@ -24,23 +24,12 @@ def search(subject: Subject, schedule_id: str) -> list[dict[str, Any]]:
     Raises:
         WheelError: The checkpoint or the store cannot be read.
     """
+    sinks: dict[str, Any] = {"destinations": subject.destinations, "rejects": subject.rejects}
     if subject.is_purgatory:
-        found = operation_history_of(
-            subject.spark,
-            subject.checkpoint,
-            schedule_id,
-            destinations=subject.destinations,
-            rejects=subject.rejects,
-        )
+        found = operation_history_of(subject.spark, subject.checkpoint, schedule_id, **sinks)
     else:
-        found = history_of(
-            subject.spark,
-            subject.open_work(),
-            schedule_id,
-            geometry=subject.geometry,
-            destinations=subject.destinations,
-            rejects=subject.rejects,
-        )
+        work, geometry = subject.open_work(), subject.geometry
+        found = history_of(subject.spark, work, schedule_id, geometry=geometry, **sinks)
     return [asdict(event) for event in found]
 
 
@@ -111,10 +100,7 @@ def act(subject: Subject, request: Request, *, dry_run: bool) -> int:
         ActError: The act is not possible.
     """
     work, picked = subject.open_work(), request.picked()
-    match request.verb:
-        case "cancel":
-            return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
-        case "move":
-            return acts.move(subject.spark, work, picked, to=request.to, dry_run=dry_run)
-        case _:
-            return acts.reroute(subject.spark, work, picked, to=request.to, dry_run=dry_run)
+    if request.verb == "cancel":
+        return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
+    change = acts.move if request.verb == "move" else acts.reroute
+    return change(subject.spark, work, picked, to=request.to, dry_run=dry_run)

@@ -20,7 +20,7 @@ what is shown.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -34,8 +34,16 @@ from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.page.hour import hour_of
-from wheel_udf.page.shard_sums import EDGES_MS, SUMS_SCHEMA, sums_of_entries, sums_of_operations
+from wheel_udf.page.shard_sums import (
+    EDGES_MS,
+    HELD,
+    RESTING,
+    SUMS_SCHEMA,
+    sums_of_entries,
+    sums_of_operations,
+)
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts
 from wheel_udf.pending.entries import pending
@@ -57,7 +65,7 @@ _MOST_ACTS: Final = 100
 def readings_of(subject: Subject) -> dict[str, Reading]:
     """Returns the readings that a job has, by name."""
     chosen: dict[str, Callable[[Subject], dict[str, Any]]] = {
-        "wheel": _watched(read_wheel, _state_of),
+        "wheel": unless_unchanged(read_wheel, lambda subject: (_runs(subject), *_state_of(subject))),
         "batches": read_hour,
         "rejects": read_rejects,
         "acts": read_acts,
@@ -81,23 +89,14 @@ def unless_unchanged(
     def read_if_changed(subject: Subject) -> dict[str, Any]:
         version = version_of(subject)
         if not kept or kept[0] != version:
-            found = read(subject)
-            kept[:] = [version, found]
+            kept[:] = [version, read(subject)]
         result: dict[str, Any] = kept[1]
         return result
 
     return read_if_changed
 
 
-def _watched(
-    read: Callable[[Subject], dict[str, Any]], version_of: Callable[[Subject], Any]
-) -> Callable[[Subject], dict[str, Any]]:
-    """As :func:`unless_unchanged`, with whether the job runs, which may change without a batch."""
-    reading = unless_unchanged(read, version_of)
-    return lambda subject: reading(subject) | {"runs": _runs(subject)}
-
-
-def _state_of(subject: Subject) -> Any:
+def _state_of(subject: Subject) -> tuple[Any, ...]:
     """The version of the state: the checkpoint, and the offsets after its last committed batch."""
     require_checkpoint(subject.query)
     return identity_of(subject.query).app_id, last_committed(subject.query), committed_offsets(subject.query)
@@ -112,9 +111,9 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     """Reads what Spark's state holds.
 
     Returns:
-        ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as far as the
-        shards were informed), ``counts`` by outcome, ``cells`` (level, slot,
-        rows), ``steps`` (destination to step to rows), ``resting`` and ``held`` (of a purgatory).
+        ``runs`` (whether the job does), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as
+        far as the shards were informed), ``counts`` by outcome, ``cells`` (level, slot, rows), ``steps`` (destination
+        to step to rows), ``resting`` and ``held`` (of a purgatory).
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
@@ -125,6 +124,7 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     counted = WATCH_COUNTS if subject.is_purgatory else WHEEL_COUNTS
     clock_ms = max(clocks, default=None)
     found = {
+        "runs": _runs(subject),
         "clock_ms": clock_ms,
         "next_due_ms": min(dues, default=None),
         "pending": sum(head["pending"] for head in heads),
@@ -137,21 +137,16 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Adds up rows of :data:`.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
-    cells: Counter[tuple[int, int]] = Counter()
-    outside: Counter[int] = Counter()
-    steps: dict[str, Counter[int]] = {}
+    places: Counter[tuple[int, int]] = Counter()
+    steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for row in sums:
-        name = row["destination"] or ""
-        steps.setdefault(name, Counter())[row["step"]] += row["rows"]
-        if row["level"] > 0:
-            cells[row["level"], row["slot"]] += row["rows"]
-        else:
-            outside[row["level"]] += row["rows"]
+        steps[row["destination"] or ""][row["step"]] += row["rows"]
+        places[row["level"], row["slot"]] += row["rows"]
     return {
-        "cells": [(*place, rows) for place, rows in sorted(cells.items())],
+        "cells": [(level, slot, rows) for (level, slot), rows in sorted(places.items()) if level > 0],
         "steps": {name: dict(counts) for name, counts in steps.items()},
-        "resting": outside[-3],
-        "held": outside[-4],
+        "resting": places[RESTING, 0],
+        "held": places[HELD, 0],
     }
 
 
@@ -222,17 +217,14 @@ def read_exact(subject: Subject) -> dict[str, Any]:
 
 def step_column(ahead_ms: Column) -> Column:
     """The step of a distance from the clock, as a Spark expression: the number of edges (``EDGES_MS``) below it."""
-    return F.aggregate(
-        F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS)),
-        F.lit(0),
-        lambda count, edge: count + F.when(ahead_ms > edge, 1).otherwise(0),
-    )
+    edges = F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS))
+    return F.size(F.filter(edges, lambda edge: edge < ahead_ms))
 
 
 def read_hour(subject: Subject) -> dict[str, Any]:
     """Reads the batch log: minutes of the last hour, and totals (:func:`~wheel_udf.page.hour.hour_of`)."""
     now_ms = wall_clock_ms()
-    return hour_of(subject.read_batches(subject.checkpoint, now_ms - HOUR_MS), now_ms)
+    return hour_of(read_batches(subject.checkpoint, now_ms - HOUR_MS), now_ms)
 
 
 def read_rejects(subject: Subject) -> dict[str, Any]:

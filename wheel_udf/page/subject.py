@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.sinks.destinations import Destinations, Sink
-
-BatchReader = Callable[[str, int], list[dict[str, Any]]]
-"""(checkpoint, since in UTC epoch ms) -> the lines of the batches since then, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,6 @@ class Subject:
         geometry: Its wheel.
         destinations: Where rows go.
         rejects: Where rejects go.
-        read_batches: Reads its batch log.
         clock_kind: ``event``, ``processing`` or ``simulated``.
     """
 
@@ -41,7 +36,6 @@ class Subject:
     geometry: Wheel
     destinations: Destinations
     rejects: Sink
-    read_batches: BatchReader
     clock_kind: str
 
     @property

@@ -49,11 +49,6 @@ class Task:
     is_used: bool = False
 
 
-def _holds(task: Task, now_ms: int) -> bool:
-    """Whether a task's result still answers the same question."""
-    return not task.is_used and (not task.is_done or now_ms - task.at_ms < _SAME_MS)
-
-
 class Tasks:
     """Runs tasks one after the other.
 
@@ -75,7 +70,8 @@ class Tasks:
         with self._lock:
             now_ms = self._now_ms()
             same = [each for each in self._tasks.values() if (each.kind, each.asked) == (kind, asked)]
-            if kind != "act" and same and _holds(same[-1], now_ms):
+            answers = same and kind != "act" and not same[-1].is_used
+            if answers and (not same[-1].is_done or now_ms - same[-1].at_ms < _SAME_MS):
                 return same[-1]
             if sum(not each.is_done for each in self._tasks.values()) >= _MOST_WAITING:
                 raise ActError(

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.page import charts
+from wheel_udf.page.hour import MINUTE_MS
 from wheel_udf.page.subject import Subject
 from wheel_udf.page.tiles import Figures, clock_ms, source, state, tiles, value_of
-from wheel_udf.page.words import bytes_text, count_text, payload_text, when_text
+from wheel_udf.page.words import bytes_text, count_text, when_text
 
 _MOST_DESTINATIONS: Final = 12
 _STORE_COUNTS: Final = "from metadata: replaced and cancelled entries count until their window is handed over"
@@ -60,102 +61,78 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     return card
 
 
-def _series(subject: Subject, figures: Figures) -> tuple[dict[str, dict[int, int]], str] | None:
-    """Pending by destination and step, and how good that is; None before the first reading."""
-    found = value_of(figures, "wheel")
+def _series(
+    subject: Subject, figures: Figures, now_ms: int
+) -> tuple[dict[str, dict[int, int]] | None, dict[str, Any]]:
+    """Pending by destination and step, and the source of it; None before the first reading."""
+    found, exact, store = (value_of(figures, name) for name in ("wheel", "exact", "store"))
     if found is None:
-        return None
-    near: dict[str, dict[int, int]] = {name or "(none)": counts for name, counts in found["steps"].items()}
-    if not subject.is_tiered:
-        return near, "exact"
-    exact, store = value_of(figures, "exact"), value_of(figures, "store")
+        return None, source(figures["wheel"], now_ms)
     if exact is not None:
-        return {name or "(none)": counts for name, counts in exact["steps"].items()}, "exact"
-    if store is not None and found["clock_ms"] is not None and store["windows"]:
-        far = charts.spread(store["windows"], found["clock_ms"])
-        return near | {"in the store (all destinations)": far}, _STORE_COUNTS
-    return near, "near entries only; the store is being counted"
+        return _named(exact), source(figures["exact"], now_ms)
+    near = _named(found)
+    if not subject.is_tiered:
+        return near, source(figures["wheel"], now_ms)
+    if store is None or found["clock_ms"] is None or not store["windows"]:
+        return near, source(figures["wheel"], now_ms, "near entries only; the store is being counted")
+    far = charts.spread(store["windows"], found["clock_ms"])
+    series = near | {"in the store (all destinations)": far}
+    return series, source(figures["wheel"], now_ms, _STORE_COUNTS)
 
 
-def _series_source(subject: Subject, figures: Figures, now_ms: int, kind: str) -> dict[str, Any]:
-    name = "exact" if subject.is_tiered and value_of(figures, "exact") is not None else "wheel"
-    return source(figures[name], now_ms, kind)
+def _named(found: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    return {name or "(none)": counts for name, counts in found["steps"].items()}
 
 
 def forecast(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """The forecast: rows by due time."""
-    found = _series(subject, figures)
-    if found is None:
-        return {"source": source(figures["wheel"], now_ms), "chart": None}
-    series, kind = found
-    base = value_of(figures, "exact" if value_of(figures, "exact") else "wheel") or {}
-    chart = charts.forecast(series, base.get("clock_ms") or now_ms)
-    return {"source": _series_source(subject, figures, now_ms, kind), "chart": chart}
+    series, about = _series(subject, figures, now_ms)
+    if series is None:
+        return {"source": about, "chart": None}
+    base = value_of(figures, "exact") or value_of(figures, "wheel") or {}
+    return {"source": about, "chart": charts.forecast(series, base.get("clock_ms") or now_ms)}
 
 
 def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """Pending by destination, the most first."""
-    found = _series(subject, figures)
-    if found is None:
-        return {"source": source(figures["wheel"], now_ms), "rows": None}
-    series, kind = found
-    totals = sorted(
-        ((sum(counts.values()), name) for name, counts in series.items()),
-        key=lambda each: (-each[0], each[1]),
-    )
-    most = max((rows for rows, _ in totals), default=0) or 1
-    shown = [
-        {"name": name, "rows": count_text(rows), "width": 100 * rows / most}
-        for rows, name in totals[:_MOST_DESTINATIONS]
-        if rows
-    ]
-    more = len([rows for rows, _ in totals if rows]) - len(shown)
-    return {"source": _series_source(subject, figures, now_ms, kind), "rows": shown, "more": more}
+    series, about = _series(subject, figures, now_ms)
+    if series is None:
+        return {"source": about, "rows": None}
+    totals = [(name, sum(counts.values())) for name, counts in series.items()]
+    rows = sorted(((name, rows) for name, rows in totals if rows), key=lambda each: (-each[1], each[0]))
+    return {
+        "source": about,
+        "rows": rows[:_MOST_DESTINATIONS],
+        "more": max(len(rows) - _MOST_DESTINATIONS, 0),
+    }
 
 
 def hour(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     """Throughput and lateness of the last hour."""
     found = value_of(figures, "batches")
-    card: dict[str, Any] = {
-        "source": source(figures["batches"], now_ms),
-        "throughput": None,
-        "lateness": None,
-    }
+    card: dict[str, Any] = {"source": source(figures["batches"], now_ms), "is_empty": found is not None}
     if found is None or not found["batches"]:
-        return card | {"is_empty": found is not None}
-    late = charts.lateness(found) if found["p99_ms"] is not None else None
-    return card | {
+        return card
+    minutes = [
+        minute | {"name": when_text(found["from_ms"] + place * MINUTE_MS)[11:16]}
+        for place, minute in enumerate(found["minutes"])
+    ]
+    card |= {
         "is_empty": False,
-        "throughput": charts.throughput(found),
-        "lateness": late,
-        "in_data_time": subject.clock_kind != "processing",
-        "table": [
-            (when_text(found["from_ms"] + place * 60_000)[11:16], minute)
-            for place, minute in enumerate(found["minutes"])
-            if minute["fired"] or minute["received"]
-        ],
+        "minutes": minutes,
+        "rows": charts.count_axis(max(max(minute["fired"], minute["received"]) for minute in minutes)),
     }
-
-
-_MEANINGS: Final = {
-    "pending": "wait for their due time",
-    "fired": "released to their destination",
-    "missed": "released later than their max_lateness",
-    "cancelled": "ended by a CANCEL",
-    "superseded": "replaced by a higher version",
-    "duplicate": "the same version once more",
-    "rejected": "cannot be used; see the rejects",
-    "applied": "ended a schedule",
-    "waiting": "nothing was remembered of their id",
-    "late": "nothing was pending any more",
-    "cancel_superseded": "an older version",
-    "cancel_duplicate": "the same version once more",
-    "cancel_rejected": "cannot be used; see the rejects",
-    "completed": "their events came in time",
-    "expired": "their deadline passed",
-    "events": "read",
-    "event_rejected": "cannot be used; see the rejects",
-}
+    if found["p99_ms"] is None:
+        return card
+    spans = charts.span_axis(max(minute["max_ms"] or 0 for minute in minutes))
+    return card | {
+        "spans": spans,
+        "lines": {
+            name: charts.line_path([minute[f"{name}_ms"] for minute in minutes], spans["top"])
+            for name in ("p50", "p99", "max")
+        },
+        "in_data_time": subject.clock_kind != "processing",
+    }
 
 
 def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
@@ -164,41 +141,13 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     card: dict[str, Any] = {"source": source(figures["wheel"], now_ms), "groups": None}
     if found is None:
         return card
-    waits = found["pending"] + found["far"]
+    waits, counts = ("pending", found["pending"] + found["far"]), found["counts"]
+    outcomes: dict[str, tuple[str, ...]] = {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
     if subject.is_purgatory:
-        return card | {
-            "groups": [
-                _group("operations", found["counts"], OPERATION_OUTCOMES, waits),
-                _group("events", found["counts"], EVENT_COUNTS),
-            ]
-        }
-    return card | {
-        "groups": [
-            _group("schedules", found["counts"], SCHEDULE_OUTCOMES, waits),
-            _group("cancels", found["counts"], CANCEL_OUTCOMES),
-        ]
-    }
-
-
-def _group(
-    name: str, counts: Mapping[str, int], words: tuple[str, ...], waits: int | None = None
-) -> dict[str, Any]:
-    rows = ([] if waits is None else [("pending", waits)]) + [(word, counts[word]) for word in words]
-    total = sum(count for _, count in rows)
-    return {
-        "name": name,
-        "total": count_text(total),
-        "rows": [
-            {
-                "word": word.removeprefix("cancel_").removeprefix("event_"),
-                "meaning": _MEANINGS.get(word, ""),
-                "count": count_text(count),
-                "width": 100 * count / total if total else 0,
-                "is_zero": not count,
-            }
-            for word, count in rows
-        ],
-    }
+        outcomes = {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
+    groups = {name: [(word, counts[word]) for word in words] for name, words in outcomes.items()}
+    first = next(iter(groups))
+    return card | {"groups": groups | {first: [waits, *groups[first]]}}
 
 
 # ---- the other pages -----------------------------------------------------------------------------
@@ -206,43 +155,10 @@ def _group(
 
 def rejects(figures: Figures, now_ms: int) -> dict[str, Any]:
     """Rejects by code, with samples."""
-    found = value_of(figures, "rejects")
-    card: dict[str, Any] = {"source": source(figures["rejects"], now_ms), "codes": None, "samples": []}
-    if found is None:
-        return card
-    most = max(found["codes"].values(), default=0) or 1
-    codes = [
-        {"code": code or "(none)", "rows": count_text(rows), "width": 100 * rows / most}
-        for code, rows in found["codes"].items()
-    ]
-    return card | {
-        "codes": codes,
-        "elsewhere": found.get("elsewhere"),
-        "samples": [
-            sample | {"at": when_text(sample["at_ms"]), "value": payload_text(sample["value"])}
-            for sample in found["samples"]
-        ],
-    }
+    none_yet = {"source": source(figures["rejects"], now_ms), "codes": None}
+    return none_yet | (value_of(figures, "rejects") or {})
 
 
 def audit(figures: Figures, now_ms: int) -> dict[str, Any]:
     """The acts, the latest first."""
-    found = value_of(figures, "acts")
-    card: dict[str, Any] = {"source": source(figures["acts"], now_ms), "rows": None}
-    if found is None:
-        return card
-    rows = [act | {"at": when_text(act["at_ms"]), "rows": count_text(act["rows"])} for act in found["acts"]]
-    return card | {"rows": rows}
-
-
-def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The facts about an id, with instants as text."""
-    return [
-        event
-        | {
-            "at": "no time recorded" if event["at_ms"] is None else f"{when_text(event['at_ms'])} UTC",
-            "due": None if event["deliver_at_ms"] is None else f"{when_text(event['deliver_at_ms'])} UTC",
-            "acted": None if event["acted_at_ms"] is None else f"{when_text(event['acted_at_ms'])} UTC",
-        }
-        for event in events
-    ]
+    return {"source": source(figures["acts"], now_ms), "acts": None} | (value_of(figures, "acts") or {})

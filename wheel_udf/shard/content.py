@@ -1,4 +1,4 @@
-"""The content of a shard's state: its chunks by kind, or the text that holds them.
+"""The content of a shard's state: its chunks, or the text that holds them.
 
 A state that was read has the text, and splits it when a step asks for chunks. The state that a step returns has
 chunks, and joins their text when its row is written. Both have the store of texts outside the row
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from wheel_udf.shard.chunk_store import ChunkStore
-from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
-from wheel_udf.shard.id_index import INDEX_LEVEL, trusted
+from wheel_udf.shard.chunks import Chunk
+from wheel_udf.shard.id_index import trusted
 from wheel_udf.shard.shard_text import chunks_from_text, chunks_to_text
 
 
@@ -49,23 +49,3 @@ class Content:
     def followed_by(self, chunks: Sequence[Chunk]) -> Content:
         """The content of the next state."""
         return Content(chunks=chunks, texts=self.texts)
-
-    @cached_property
-    def entries(self) -> tuple[Chunk, ...]:
-        """The chunks of pending entries, without those in flight."""
-        return tuple(chunk for chunk in self.chunks if chunk.level > MEMORY_LEVEL)
-
-    @cached_property
-    def in_flight(self) -> tuple[Chunk, ...]:
-        """The chunks of entries that the sender of the query has got."""
-        return tuple(chunk for chunk in self.chunks if chunk.level == IN_FLIGHT_LEVEL)
-
-    @cached_property
-    def memory(self) -> tuple[Chunk, ...]:
-        """The chunks of memory records."""
-        return tuple(chunk for chunk in self.chunks if chunk.level == MEMORY_LEVEL)
-
-    @cached_property
-    def index(self) -> tuple[Chunk, ...]:
-        """The runs of the index of ids."""
-        return tuple(chunk for chunk in self.chunks if chunk.level == INDEX_LEVEL)

@@ -29,31 +29,15 @@ import pyarrow.compute as pc
 
 from wheel_udf.shard.arrow_text import table_from_text, table_to_text
 from wheel_udf.shard.chunk_store import ChunkStore, Span
-from wheel_udf.shard.chunks import (
-    IN_FLIGHT_LEVEL,
-    MEMORY_LEVEL,
-    Chunk,
-)
+from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 
 _ID = "schedule_id"
 
+_NUMBERS = ("group", "rows", "low_ms", "high_ms", "length", "number", "head", "keys", "gone")
 _DIRECTORY_SCHEMA = pa.schema(
-    [
-        ("level", pa.int32()),
-        ("group", pa.int64()),
-        ("rows", pa.int64()),
-        ("low_ms", pa.int64()),
-        ("high_ms", pa.int64()),
-        ("length", pa.int64()),
-        ("number", pa.int64()),
-        ("head", pa.int64()),
-        ("keys", pa.int64()),
-        ("gone", pa.int64()),
-        ("file", pa.string()),
-    ]
+    {"level": pa.int32(), **dict.fromkeys(_NUMBERS, pa.int64()), "file": pa.string()}
 )
-
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
 MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
@@ -150,17 +134,15 @@ def marked_entries_of_text(
 ) -> pa.Table:
     """As :func:`entries_of_text`, with ``in_flight``: whether a sender has got the entry (``MARKED_ENTRY_SCHEMA``)."""
     chunks = chunks_from_text(text, texts)
-    waiting = _tables([chunk for chunk in chunks if chunk.level > MEMORY_LEVEL], ids)
-    in_flight = _tables([chunk for chunk in chunks if chunk.level == IN_FLIGHT_LEVEL], ids)
-    marked = [
-        *(_marked(rows, in_flight=False) for rows in waiting),
-        *(_marked(rows, in_flight=True) for rows in in_flight),
-    ]
-    return pa.concat_tables([MARKED_ENTRY_SCHEMA.empty_table(), *marked])
-
-
-def _marked(rows: pa.Table, *, in_flight: bool) -> pa.Table:
-    return rows.append_column(_IN_FLIGHT, pa.repeat(pa.scalar(in_flight), rows.num_rows))
+    marked = [MARKED_ENTRY_SCHEMA.empty_table()]
+    for chosen in (
+        [c for c in chunks if c.level > MEMORY_LEVEL],
+        [c for c in chunks if c.level == IN_FLIGHT_LEVEL],
+    ):
+        for rows in _tables(chosen, ids):
+            in_flight = pa.scalar(chosen[0].level == IN_FLIGHT_LEVEL)
+            marked.append(rows.append_column(_IN_FLIGHT, pa.repeat(in_flight, rows.num_rows)))
+    return pa.concat_tables(marked)
 
 
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -32,12 +33,11 @@ import pyarrow as pa
 from wheel_udf.common.errors import GeometryChangedError, StateTooLargeError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import WHEEL_COUNTS
-from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
-from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, NO_SENDER, Chunk
+from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, NO_SENDER, Chunk
 from wheel_udf.shard.content import Content
 from wheel_udf.shard.formats import FORMAT_VERSION
-from wheel_udf.shard.id_index import Places, indexed, places_of
+from wheel_udf.shard.id_index import INDEX_LEVEL, Places, indexed, places_of
 from wheel_udf.shard.shard_text import entries_of_text
 
 LARGEST_STATE_BYTES = 1_500_000_000
@@ -105,8 +105,20 @@ class BaseShardState(ABC):
         Raises:
             GeometryChangedError: They differ; the message has both values.
         """
-        refuse_other("format version of the state", version, cls.FORMAT)
-        refuse_other("geometry of the wheel", stored, fingerprint(wheel, shards))
+        facts = [
+            ("format version of the state", version, cls.FORMAT),
+            ("geometry of the wheel", stored, fingerprint(wheel, shards)),
+        ]
+        for what, found, wanted in facts:
+            if found != wanted:
+                raise GeometryChangedError(
+                    f"the stored state does not fit: {what} changed",
+                    field="stored",
+                    value=found,
+                    rule=f"now asked for: {wanted!r}",
+                    hint="go on with the stored one; or export the checkpoint with the release that made it, "
+                    "and import it into a new one",
+                )
 
 
 HEAD_COLUMNS: Mapping[str, str] = {
@@ -149,29 +161,34 @@ class ShardState(BaseShardState):
         """The state before the first batch."""
         return ShardState(wheel, content=Content.empty(texts))
 
-    @property
+    @cached_property
     def entry_chunks(self) -> tuple[Chunk, ...]:
         """The chunks that hold the entries of the buckets."""
-        return self.content.entries
+        return tuple(chunk for chunk in self.chunks if chunk.level > MEMORY_LEVEL)
 
-    @property
+    @cached_property
     def in_flight_chunks(self) -> tuple[Chunk, ...]:
         """The chunks of entries that were handed to the sender of the query, and are not confirmed."""
-        return self.content.in_flight
+        return tuple(chunk for chunk in self.chunks if chunk.level == IN_FLIGHT_LEVEL)
 
     @property
     def in_flight(self) -> int:
         """Number of entries in flight."""
         return sum(chunk.rows for chunk in self.in_flight_chunks)
 
-    @property
+    @cached_property
     def memory_chunks(self) -> tuple[Chunk, ...]:
         """The chunks of memory records of ended ids, oldest first."""
-        return self.content.memory
+        return tuple(chunk for chunk in self.chunks if chunk.level == MEMORY_LEVEL)
+
+    @cached_property
+    def index(self) -> tuple[Chunk, ...]:
+        """The runs of the index of ids."""
+        return tuple(chunk for chunk in self.chunks if chunk.level == INDEX_LEVEL)
 
     def places_of(self, ids: pa.Array) -> Places:
         """In which chunks each of some distinct ids may be."""
-        return places_of(self.content.index, ids)
+        return places_of(self.index, ids)
 
     def entries(self) -> pa.Table:
         """All pending entries (``ENTRY_SCHEMA``), in no order. Decodes everything: for inspection only."""
@@ -192,7 +209,7 @@ class ShardState(BaseShardState):
         """
         in_flight = [chunk for chunk in entries if chunk.level == IN_FLIGHT_LEVEL]
         chunks, runs = indexed(
-            [*(chunk for chunk in entries if chunk.level != IN_FLIGHT_LEVEL), *memory], self.content.index
+            [*(chunk for chunk in entries if chunk.level != IN_FLIGHT_LEVEL), *memory], self.index
         )
         return ShardState(
             wheel=self.wheel,
@@ -234,23 +251,6 @@ class ShardState(BaseShardState):
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
         return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, Content(text, texts=texts))
 
-    def to_bytes(self, shards: int = 1) -> bytes:
-        """The whole state as bytes, for tests and tools; Spark stores :meth:`to_row`."""
-        row = dict(zip(STATE_COLUMNS, self.to_row(shards), strict=True))
-        table = pa.table(
-            {
-                name: pa.array([value], _ARROW_OF[kind])
-                for (name, kind), value in zip(STATE_COLUMNS.items(), row.values(), strict=True)
-            }
-        )
-        return encoded(table).to_pybytes()  # type: ignore[no-any-return]
-
-    @staticmethod
-    def from_bytes(data: bytes, wheel: Wheel, shards: int = 1) -> ShardState:
-        """The inverse of :meth:`to_bytes`; raises what :meth:`from_row` raises."""
-        row = pa.ipc.open_stream(data).read_all().to_pylist()[0]
-        return ShardState.from_row(list(row.values()), wheel, shards)
-
 
 STATE_COLUMNS: Mapping[str, str] = {
     **HEAD_COLUMNS,
@@ -259,8 +259,6 @@ STATE_COLUMNS: Mapping[str, str] = {
     "chunks": "string",
 }
 """Name and Spark type of each column of the state store's row."""
-
-_ARROW_OF = {"int": pa.int32(), "long": pa.int64(), "string": pa.large_string()}
 
 
 def _is_given(chunk: Chunk) -> bool:
@@ -271,20 +269,3 @@ def _is_given(chunk: Chunk) -> bool:
 def fingerprint(wheel: Wheel, shards: int) -> str:
     """What must not change during the life of a checkpoint: the geometry and the number of shards."""
     return f"{wheel.fingerprint()},shards={shards}"
-
-
-def refuse_other(what: str, stored: object, wanted: object) -> None:
-    """Refuses a stored state whose value differs.
-
-    Raises:
-        GeometryChangedError: They differ; the message has both values.
-    """
-    if stored != wanted:
-        raise GeometryChangedError(
-            f"the stored state does not fit: {what} changed",
-            field="stored",
-            value=stored,
-            rule=f"now asked for: {wanted!r}",
-            hint="go on with the stored one; or export the checkpoint with the release that made it, "
-            "and import it into a new one",
-        )

@@ -23,22 +23,12 @@ docs/testing.md.
 
 Example, a test of one entry on a wheel, without Spark and without waiting::
 
-    from wheel_udf import Wheel
-    from wheel_udf.testing import ManualClock, commands_table, rows_of
-    from wheel_udf.wheel import ShardState, advance
-
     clock = ManualClock(0)
     tea = commands_table([{"schedule_id": "tea", "deliver_at_ms": 1_000}])
     step = advance(ShardState.empty(Wheel(1, 20, 3)), tea, clock.now_ms, memory_ms=None)
     assert rows_of(step.fired) == []                                     # not due yet
     step = advance(step.state, None, clock.advance(1_000), memory_ms=None)
     assert [row["schedule_id"] for row in rows_of(step.fired)] == ["tea"]
-
-A test with a broker; the topic and the broker are gone after the block::
-
-    with LocalKafka() as kafka:
-        create_topics(kafka.bootstrap, ["orders"])
-        ...  # any client: bootstrap.servers = kafka.bootstrap
 
 ============ ==========================================================================
 module       what it holds

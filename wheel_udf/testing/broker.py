@@ -137,21 +137,11 @@ class LocalKafka:
             if self._launch(java, folder, settings):
                 self._ports = ports
                 return
-            self._end(self._broker_process())
+            self._end()
             log = (folder / "broker.log").read_text(encoding="utf-8", errors="replace")
             if attempt == attempts or not is_port_taken(log):
-                kept = (
-                    "LocalKafka(folder=...) keeps the log"
-                    if self._given_folder is None
-                    else f"see {folder}/broker.log"
-                )
-                raise SessionError(
-                    f"the Kafka broker did not start; last lines of its log: {last_lines(log)}", hint=kept
-                )
-
-    def _broker_process(self) -> subprocess.Popen[bytes]:
-        assert self._broker is not None, "launched"
-        return self._broker
+                what = f"the Kafka broker did not start; last lines of its log: {last_lines(log)}"
+                raise SessionError(what, hint="LocalKafka(folder=...) keeps the log, broker.log")
 
     def _launch(self, java: Sequence[str], folder: Path, settings: Path) -> bool:
         """Starts the JVM; returns whether its log reports within two minutes that it is up."""
@@ -187,7 +177,7 @@ class LocalKafka:
             self._broker.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._broker.wait(_LONGEST_STOP_S)
-            self._end(self._broker)
+            self._end()
         if self._folder is not None and self._given_folder is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -204,16 +194,14 @@ class LocalKafka:
             raise SessionError(
                 "an external broker is not killed from here", field=EXTERNAL_VARIABLE, value=self._external
             )
-        if self._broker is not None:
-            self._end(self._broker)
+        self._end()
 
-    def _end(self, broker: subprocess.Popen[bytes]) -> None:
-        if self._guard is not None:
-            # The guard first: after the broker has ended, its process id can belong to another process.
-            self._guard.kill()
-            self._guard.communicate()
-        broker.kill()
-        broker.wait()
+    def _end(self) -> None:
+        # The guard first: after the broker has ended, its process id can belong to another process.
+        for process in (self._guard, self._broker):
+            if process is not None:
+                process.kill()
+                process.communicate()
         self._broker = self._guard = None
 
     def __enter__(self) -> Self:
@@ -239,16 +227,9 @@ def _class_path() -> str:
         jars.resolve(["broker"])
     # The broker's jars bring no logging backend and log nothing without one; Spark's jars have one.
     shipped = jars.pyspark_folder() / "jars"
-    loggers = [
-        path
-        for name in ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
-        for path in _newest(shipped, name)
-    ]
+    names = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
+    loggers = [str(path) for name in names for path in shipped.glob(f"{name}-[0-9]*.jar")]
     return os.pathsep.join([*loggers, f"{folder}/*"])
-
-
-def _newest(folder: Path, name: str) -> list[str]:
-    return [str(path) for path in sorted(folder.glob(f"{name}-[0-9]*.jar"))[-1:]]
 
 
 def _format(java: Sequence[str], folder: Path, settings: Path) -> None:

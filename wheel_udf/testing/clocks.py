@@ -1,8 +1,4 @@
-"""A clock for tests that moves by hand.
-
-Every function of this package takes the time as an argument, so a test neither waits nor patches anything: it reads
-:attr:`ManualClock.now_ms`, passes it on, and moves the clock itself. Needs the standard library only.
-"""
+"""A clock for tests that moves by hand: every function of this package takes the time as an argument."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
 """Literal rows for tests of the pure step: commands in, released rows out.
 
-The step of the wheel takes and returns Arrow tables. :func:`commands_table` makes one from dicts that name only what
-the test is about; :func:`rows_of` turns a table back into dicts to compare. The worked example is in
-:mod:`wheel_udf.testing`.
-
-Needs no JVM: numpy and pyarrow only.
-
-Caveat: a table made here goes to the step as it is. It is neither parsed nor validated; bad commands become rejects
-one stage earlier, in :mod:`wheel_udf.commands.parse`.
+Example: :mod:`wheel_udf.testing`. A table made here goes to the step as it is; bad commands become rejects one stage
+earlier, in :mod:`wheel_udf.commands.parse`.
 """
 
 from __future__ import annotations
@@ -56,15 +50,14 @@ def rows_of(table: pa.Table | None) -> list[dict[str, Any]]:
 
 
 def _filled(row: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
-    op = _op(row.get("op", SCHEDULE))
+    given = row.get("op", SCHEDULE)
+    op = _OPS.get(given.upper()) if isinstance(given, str) else given
+    if op not in (SCHEDULE, CANCEL):
+        rule = "SCHEDULE, REPLACE or CANCEL"
+        raise ContractError("unknown op of a command", field="op", value=given, rule=rule)
     defaults: dict[str, Any] = dict.fromkeys(columns)
-    defaults |= {
-        "seq": 0,
-        "amend": 0,
-        "act": 0,
-        "seq_given": "seq" in row,
-        "destination": "out" if op == SCHEDULE else None,
-    }
+    defaults |= {"seq": 0, "amend": 0, "act": 0, "seq_given": "seq" in row}
+    defaults["destination"] = "out" if op == SCHEDULE else None
     filled = defaults | dict(row) | {"op": op}
     if unknown := sorted(filled.keys() - set(columns)):
         raise ContractError("unknown column of a command", field=unknown[0], rule=", ".join(columns))
@@ -72,16 +65,6 @@ def _filled(row: Mapping[str, Any], columns: list[str]) -> dict[str, Any]:
     required = ("schedule_id", "deliver_at_ms") if has_due_time else ("schedule_id",)
     for name in required:
         if filled[name] is None:
-            raise ContractError(
-                "a command lacks a required column", field=name, rule=f"required: {', '.join(required)}"
-            )
+            rule = f"required: {', '.join(required)}"
+            raise ContractError("a command lacks a required column", field=name, rule=rule)
     return filled
-
-
-def _op(op: object) -> int:
-    number = _OPS.get(op.upper()) if isinstance(op, str) else op
-    if number not in (SCHEDULE, CANCEL):
-        raise ContractError(
-            "unknown op of a command", field="op", value=op, rule="SCHEDULE, REPLACE or CANCEL"
-        )
-    return int(number)

@@ -6,7 +6,9 @@ Used by :mod:`wheel_udf.testing.broker`, which runs the broker. Pure functions, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 HOST = "127.0.0.1"
 STARTED = "Kafka Server started"
@@ -14,65 +16,30 @@ STARTED = "Kafka Server started"
 
 _LAST_LINES = 4
 _LONGEST_LINE = 200
-_LOGGING = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{ISO8601} %p %m (%c)%n
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-# Logs when the broker is up.
-logger.raft.name = kafka.server.KafkaRaftServer
-logger.raft.level = info
-"""
 
 
-def broker_settings(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the broker's settings.
+def write_settings(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> Path:
+    """Writes ``server.properties`` (for its owner only: passwords) and the log settings; returns the former.
 
     Args:
         folder: Folder of the broker; the data go below it.
         ports: Ports of the listeners CLIENT and CONTROLLER.
-        properties: Settings that override these.
+        properties: Settings that override those of this package: of one key, the last line counts.
     """
     client, controller = ports
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"CLIENT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"CLIENT://{HOST}:{client}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENT",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(folder / "data"),
-        # Writing to a missing topic is an error, as on production clusters.
-        "auto.create.topics.enable": "false",
-        # One node: internal topics have one replica, and few partitions make a fast start.
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        # A consumer group of a test has one member; there are no others to wait for.
-        "group.initial.rebalance.delay.ms": "0",
-        # The default of 128 MB is a quarter of the heap.
-        "log.cleaner.dedupe.buffer.size": str(8 * 2**20),
-        "num.network.threads": "2",
-        "num.io.threads": "2",
-        **properties,
-    }
-
-
-def write_settings(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> Path:
-    """Writes ``server.properties`` (for its owner only: passwords) and the log settings; returns the former."""
+    given = Template(_package_text("server.properties")).substitute(
+        host=HOST, client=client, controller=controller, folder=escaped(str(folder))
+    )
     settings = folder / "server.properties"
-    lines = [f"{key}={escaped(value)}\n" for key, value in broker_settings(folder, ports, properties).items()]
     settings.touch(mode=0o600)
-    settings.write_text("".join(lines), encoding="utf-8")
-    (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+    more = (f"{key}={escaped(value)}\n" for key, value in properties.items())
+    settings.write_text("".join([given, *more]), encoding="utf-8")
+    (folder / "log4j2.properties").write_text(_package_text("log4j2.properties"), encoding="utf-8")
     return settings
+
+
+def _package_text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def escaped(value: str) -> str:

@@ -22,7 +22,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.control.clocks import SimulatedClock
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Batch = tuple[str | datetime, Sequence[Mapping[str, Any]]]
-"""An instant (ISO text, or a datetime with a time zone), and the rows of that batch."""
+"""An instant (ISO text or a datetime; UTC where it names no zone), and the rows of that batch."""
 
 
 def play(
@@ -52,15 +51,17 @@ def play(
         All rows that have left the pipeline, a table in memory.
 
     Raises:
-        ConfigError: There is no batch, or an instant has no time zone or is earlier than the one before.
+        ConfigError: There is no batch.
+        ValueError: An instant is no ISO text.
     """
-    instants = _instants(batches)
+    instants_ms = tuple(parse_instant_ms(str(at)) for at, _ in batches)
+    simulated = SimulatedClock(instants_ms=instants_ms)
     name = f"played_{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory(prefix="wheel-play-") as folder:
         for number, (_, rows) in enumerate(batches):
             _write(spark, Path(folder), number, rows, schema)
         read = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        frame = pipeline(read.parquet(f"{folder}/in"), SimulatedClock(instants_ms=instants))
+        frame = pipeline(read.parquet(f"{folder}/in"), simulated)
         query = (
             frame.writeStream.format("memory")
             .queryName(name)
@@ -70,31 +71,6 @@ def play(
         )
         query.awaitTermination()
     return spark.table(name)
-
-
-def _instants(batches: Sequence[Batch]) -> tuple[int, ...]:
-    if not batches:
-        raise ConfigError("nothing to play", field="batches", rule="at least one batch")
-    found = [_instant_ms(at) for at, _ in batches]
-    for (at, _), before_ms, at_ms in zip(batches[1:], found, found[1:], strict=False):
-        if at_ms < before_ms:
-            raise ConfigError("a batch before the one before it", field="batches", value=at)
-    return tuple(found)
-
-
-def _instant_ms(at: str | datetime) -> int:
-    if isinstance(at, str):
-        try:
-            return parse_instant_ms(at)
-        except ValueError:
-            raise ConfigError(
-                "not an instant", field="batches", value=at, rule="ISO text, UTC if it has no zone"
-            ) from None
-    if at.tzinfo is None:
-        raise ConfigError(
-            "an instant without a time zone", field="batches", value=at, hint="datetime(..., tzinfo=UTC)"
-        )
-    return round(at.timestamp() * 1_000)
 
 
 def _write(

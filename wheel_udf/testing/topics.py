@@ -6,9 +6,11 @@ The job itself uses :mod:`wheel_udf.kafka.admin`, with the options of Spark's co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from wheel_udf.common.errors import SessionError
+from wheel_udf.common.extras import missing_package
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -34,25 +36,18 @@ def create_topics(
         timeout_s: Longest wait, in seconds.
 
     Raises:
-        SessionError: confluent-kafka is not installed, or the broker refuses (for example because a topic exists).
+        ConfigError: confluent-kafka is not installed.
+        SessionError: The broker refuses (for example because a topic exists), or does not answer.
     """
     admin = _admin(bootstrap, client)
-    from confluent_kafka import KafkaException
     from confluent_kafka.cimpl import NewTopic
 
     asked = [
         NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         for name in names
     ]
-    for name, made in admin.create_topics(
-        asked, operation_timeout=timeout_s, request_timeout=timeout_s
-    ).items():
-        try:
-            made.result(timeout_s)
-        except (KafkaException, TimeoutError) as fault:
-            raise SessionError(
-                "the topic cannot be created", field=name, value=_said(fault, timeout_s)
-            ) from fault
+    made = admin.create_topics(asked, operation_timeout=timeout_s, request_timeout=timeout_s)
+    _wait(made, "the topic cannot be created", timeout_s)
 
 
 def delete_topics(
@@ -67,35 +62,31 @@ def delete_topics(
         timeout_s: Longest wait, in seconds.
 
     Raises:
-        SessionError: confluent-kafka is not installed, or the broker refuses.
+        ConfigError: confluent-kafka is not installed.
+        SessionError: The broker refuses, or does not answer.
     """
     admin = _admin(bootstrap, client)
+    if there := [name for name in names if name in admin.list_topics(timeout=timeout_s).topics]:
+        gone = admin.delete_topics(there, operation_timeout=timeout_s, request_timeout=timeout_s)
+        _wait(gone, "the topic cannot be deleted", timeout_s)
+
+
+def _wait(answers: Mapping[str, Future[None]], what: str, timeout_s: float) -> None:
     from confluent_kafka import KafkaException
 
-    there = [name for name in names if name in admin.list_topics(timeout=timeout_s).topics]
-    if not there:
-        return
-    for name, gone in admin.delete_topics(
-        there, operation_timeout=timeout_s, request_timeout=timeout_s
-    ).items():
+    for name, answer in answers.items():
         try:
-            gone.result(timeout_s)
+            answer.result(timeout_s)
         except (KafkaException, TimeoutError) as fault:
-            raise SessionError(
-                "the topic cannot be deleted", field=name, value=_said(fault, timeout_s)
-            ) from fault
-
-
-def _said(fault: Exception, timeout_s: float) -> str:
-    return str(fault) or f"no answer within {timeout_s:.0f} s"
+            value = str(fault) or f"no answer within {timeout_s:.0f} s"
+            raise SessionError(what, field=name, value=value) from fault
 
 
 def _admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
-    try:
-        from confluent_kafka.admin import AdminClient
-    except ImportError as fault:
-        hint = "pip install 'wheel-udf[kafka]', or `make setup`"
-        raise SessionError("the Kafka client is not installed", field="confluent-kafka", hint=hint) from fault
+    if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.testing.topics")) is not None:
+        raise fault
+    from confluent_kafka.admin import AdminClient
+
     # 4: warnings and worse. librdkafka writes notes on its own threads to standard error, among the lines of whoever
     # asks.
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4, **(client or {})})

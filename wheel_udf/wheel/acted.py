@@ -27,16 +27,10 @@ from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
 from wheel_udf.shard.state import ShardState
 
-ACT_SCHEMA = pa.schema(
-    [
-        *(
-            ENTRY_SCHEMA.field(name)
-            for name in ("schedule_id", "seq", "amend", "deliver_at_ms", "destination")
-        ),
-        *(ENTRY_SCHEMA.field(name) for name in ("delay_level_ms", "level_error_ms")),
-        COMMAND_SCHEMA.field("op"),
-    ]
-)
+_CHANGED = (
+    "schedule_id", "seq", "amend", "deliver_at_ms", "destination", "delay_level_ms", "level_error_ms",
+)  # fmt: skip
+ACT_SCHEMA = pa.schema([*map(ENTRY_SCHEMA.field, _CHANGED), COMMAND_SCHEMA.field("op")])
 """A row of an act: the version, and what an act can change. Of a CANCEL the rest is null."""
 
 _PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source")

@@ -59,9 +59,8 @@ class Known:
     @staticmethod
     def nothing(size: int) -> Known:
         """Nothing is known of this many ids."""
-        longs = (np.zeros(size, np.int64) for _ in range(5))
         status, rank = np.zeros(size, np.int8), np.zeros(size, np.int32)
-        seq, due, ended_at, chunk, row = longs
+        seq, due, ended_at, chunk, row = np.zeros((5, size), np.int64)
         return Known(status, seq, rank, due, ended_at, chunk, row, np.full(size, None))
 
 

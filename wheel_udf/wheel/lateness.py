@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -66,16 +67,12 @@ class LatenessHistogram:
             return self
         if not self.count:
             return other
-        bins = dict(self.bins)
-        for number, count in other.bins.items():
-            bins[number] = bins.get(number, 0) + count
-        lowest, highest = self._range()
-        other_lowest, other_highest = other._range()
+        (lowest, highest), (other_lowest, other_highest) = self._range(), other._range()
         return LatenessHistogram(
             self.count + other.count,
             min(lowest, other_lowest),
             max(highest, other_highest),
-            bins,
+            Counter(self.bins) + Counter(other.bins),
         )
 
     def quantile(self, q: float) -> int | None:
@@ -125,15 +122,8 @@ class LatenessHistogram:
 
     def to_json(self) -> str:
         """A compact JSON text for a status row: ``{"n":3,"min":0,"max":90,"bins":[[0,2],[227,1]]}``."""
-        return json.dumps(
-            {
-                "n": self.count,
-                "min": self.minimum_ms,
-                "max": self.maximum_ms,
-                "bins": sorted(self.bins.items()),
-            },
-            separators=(",", ":"),
-        )
+        limits = {"n": self.count, "min": self.minimum_ms, "max": self.maximum_ms}
+        return json.dumps(limits | {"bins": sorted(self.bins.items())}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> LatenessHistogram:

@@ -110,11 +110,13 @@ class Flight:
             horizon_ms: Up to which due time the batch looks.
             latest_ms: The due time after which nothing can leave with it.
         """
-        wanted = [chunk.low_ms <= horizon_ms and is_wanted(chunk, latest_ms) for chunk in self.loose]
-        pairs = list(zip(self.loose, wanted, strict=True))
-        opened = [chunk.table() for chunk, is_wanted in pairs if is_wanted]
-        closed = [chunk for chunk, is_wanted in pairs if not is_wanted]
-        return [*self.chunks, *closed], pa.concat_tables([self.again, *opened])
+        closed, opened = [*self.chunks], [self.again]
+        for chunk in self.loose:
+            if chunk.low_ms <= horizon_ms and is_wanted(chunk, latest_ms):
+                opened.append(chunk.table())
+            else:
+                closed.append(chunk)
+        return closed, pa.concat_tables(opened)
 
 
 @dataclass(frozen=True)

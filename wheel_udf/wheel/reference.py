@@ -1,15 +1,12 @@
 """The classic hierarchical timing wheel, in memory: reference for the traces, and a timer for one process.
 
-The problem: keep very many timers, most of which are cancelled before they are due, at less cost than one
-heap. The solution of Varghese and Lauck (SOSP 1987), in the form of Apache Kafka (``TimingWheel`` and
-``SystemTimer``): an entry goes into a bucket by arithmetic on its due time, without a comparison with other
-entries. Buckets near the clock are narrow, those further away are wider, level by level; when the clock
-reaches a wide bucket, the bucket is emptied into narrower ones (the cascade). Only *buckets* are ordered, in
-a priority queue of the starts of the non-empty ones: the wheel jumps from one to the next and never visits an
-empty tick.
+The solution of Varghese and Lauck (SOSP 1987), in the form of Apache Kafka (``TimingWheel`` and ``SystemTimer``): an
+entry goes into a bucket by arithmetic on its due time, without a comparison with other entries. Buckets near the clock
+are narrow, those further away are wider, level by level; when the clock reaches a wide bucket, the bucket is emptied
+into narrower ones (the cascade). Only the starts of non-empty *buckets* are ordered, in a priority queue, so no empty
+tick is visited.
 
-Placing an entry due at d, at the wheel's clock, has three branches (formulas in
-:mod:`wheel_udf.common.geometry`)::
+An entry due at d (formulas in :mod:`wheel_udf.common.geometry`)::
 
     d < c_1 + tick         the current tick   a heap of the few entries of this tick
     d < c_1 + tick * size  level 1            its own bucket
@@ -24,30 +21,25 @@ With a tick of 10 s, 8 slots, and the clock at 0 s, entries due at 12, 18, 100 a
     clock at  80: [80, 160)   is emptied: 100 -> level 1 [100, 110)
     clock at 640: [640, 1280) is emptied: 700 -> level 1 [700, 710)
 
-When a bucket of level 1 starts, its entries become those of the current tick. There the two firing rules differ:
-
-* ``exact`` (default): an entry fires when ``deliver_at <= now``, to the ms, however coarse the tick: 12 and
-  18 wait in the current tick, from its start at 10, until 12 and 18. The cost is a heap of the current tick.
-* ``kafka``: an entry fires with its tick, ``deliver_at < c_1 + tick``, up to tick - 1 early: both fire at 10.
+When a bucket of level 1 starts, its entries become those of the current tick. The rule ``exact`` (default) fires an
+entry when ``deliver_at <= now``, to the ms; the rule ``kafka`` fires it with its tick, ``deliver_at < c_1 + tick``, up
+to tick - 1 early.
 
 Invariants
 
 * Every bucket starts after the position of the wheel. The position is the clock, except while a limit holds
   entries back: then it is the instant at which the limit stopped the wheel.
 * The bucket of the current slot is empty on every level: its entries are on lower levels or in the current tick.
-* A bucket empties to strictly lower levels, so an entry moves at most ``levels - 1`` times.
-* One long ``advance`` and many short ones leave the same trace: the wheel stops at the same instants in both.
+* One long ``advance`` and many short ones leave the same trace.
 
-Cost, for m levels, B non-empty buckets, c entries in the current tick: ``add`` O(m), plus O(log B) if its
-bucket was empty, or O(log c) in the current tick; ``cancel`` O(1), amortised; firing O(m * m + log c) for an
-entry over its whole life (up to m moves, each of which looks for its level), and O(log B) for each bucket;
-``len`` O(1). Memory: an object for each entry and each bucket in use.
+Cost, for m levels, B non-empty buckets, c entries in the current tick: ``add`` O(m), plus O(log B) if its bucket was
+empty, or O(log c) in the current tick; ``cancel`` O(1), amortised; firing O(m * m + log c) for an entry over its whole
+life, and O(log B) for each bucket.
 
 Caveats
 
-* Time is an argument, in whole ms; nothing here reads a clock or starts a thread. A driver sleeps until
-  :meth:`TimingWheel.next_wakeup_ms` and then calls :meth:`TimingWheel.advance`. Not every wake-up fires: some
-  only cascade, or begin a tick.
+* A driver sleeps until :meth:`TimingWheel.next_wakeup_ms` and then calls :meth:`TimingWheel.advance`. Not every wake-up
+  fires: some only cascade, or begin a tick.
 * Not thread-safe: callers lock around each call. An observer must not call the wheel.
 * An entry added when it is already due fires at the next ``advance``, not inside ``add``.
 * Kafka's clock stays at the last bucket that expired; this clock goes to ``now`` each time.
@@ -62,7 +54,8 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.geometry import INT64_MAX, Wheel, level_of, slot_of
+from wheel_udf.common.geometry import Wheel, level_of, slot_of
+from wheel_udf.wheel.buckets import Buckets
 
 Rule: TypeAlias = Literal["exact", "kafka"]
 _RULES = ("exact", "kafka")
@@ -150,13 +143,13 @@ class TimingWheel:
             raise ConfigError(
                 "there is no such firing rule", field="rule", value=rule, rule=" or ".join(_RULES)
             )
-        self._wheel = _deepest(Wheel(tick_ms, size, 1)) if levels is None else Wheel(tick_ms, size, levels)
+        geometry = Wheel(tick_ms, size, 1 if levels is None else levels)
+        self._wheel = Buckets(geometry).deep if levels is None else geometry
         self._levels_made = 1 if levels is None else levels
         self._exact = rule == "exact"
         self._observe: Observer = observer or _ignore
-        self._clock_ms = (
-            start_ms  # the position of the wheel; before _now_ms only while a limit holds entries back
-        )
+        # The position of the wheel: before _now_ms only while a limit holds entries back.
+        self._clock_ms = start_ms
         self._now_ms = start_ms
         self._order = count()
         # An entry is found by its id in the place that holds it: a bucket, or (None) the current tick.
@@ -320,14 +313,6 @@ class TimingWheel:
             self._current = [item for item in self._current if self._is_pending(item)]
             heapq.heapify(self._current)
             self._cancelled_in_current = 0
-
-
-def _deepest(wheel: Wheel) -> Wheel:
-    """The same wheel with as many levels as fit into int64: the most that a wheel on demand can make."""
-    levels = 1
-    while wheel.tick_ms * wheel.size ** (levels + 1) <= INT64_MAX:
-        levels += 1
-    return Wheel(wheel.tick_ms, wheel.size, levels)
 
 
 def _ignore(_: Woke | Moved | Fired) -> None:

@@ -35,7 +35,7 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ from wheel_udf.wheel.buckets import Buckets, is_wanted, merged
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.memory import remember
 from wheel_udf.wheel.policies import NO_POLICIES, Policies
-from wheel_udf.wheel.versions import Folded, fold
+from wheel_udf.wheel.versions import NOTHING_FOLDED, Folded, fold
 
 
 @dataclass(frozen=True)
@@ -113,15 +113,12 @@ def advance(
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
     flight = hold.flight(state)
-    folded = (
-        None
-        if quiet
-        else fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
-    )
+    folded = NOTHING_FOLDED
+    if not quiet:
+        folded = fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
     buckets = Buckets(state.wheel)
     horizon_ms = hold.horizon_ms(clock_ms)
-    entry_chunks, removed = state.entry_chunks, folded.removed if folded else {}
-    latest_ms = _latest_needed([*entry_chunks, *flight.loose], removed, clock_ms, limit)
+    latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
     due, flown, waiting = _split_due(again, opened, clock_ms, limit)
@@ -129,13 +126,13 @@ def advance(
     handed = hold.hand_over(flown, waiting, clock_ms, None if limit is None else limit - due.num_rows)
 
     counts = dict(state.counts)
-    for outcome, more in (folded.counts if folded else {}).items():
+    for outcome, more in folded.counts.items():
         counts[outcome] += more
     counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
 
     records = [
-        *([folded.records] if folded else []),
+        folded.records,
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
         released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy()),
@@ -150,57 +147,42 @@ def advance(
     )
     entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
     entries += [*flying, *handed.chunks]
-    far = state.far + (folded.far if folded else 0)
-    after = state.with_chunks(clock_ms, far, counts, entries, memory)
-    step = Step(
+    after = state.with_chunks(clock_ms, state.far + folded.far, counts, entries, memory)
+    return Step(
         after,
         clock_ms,
         fired,
         missed,
         changed=True,
-        handed=handed.entries,
-        confirmed=flight.confirmed,
-    )
-    if folded is None:
-        return step
-    return replace(
-        step,
         spread=folded.spread,
         ambiguous=folded.ambiguous,
         refused=folded.refused if folded.refused.num_rows else None,
         fullest=folded.fullest,
+        handed=handed.entries,
+        confirmed=flight.confirmed,
     )
 
 
 def _open_reached(
-    state: ShardState,
-    buckets: Buckets,
-    folded: Folded | None,
-    horizon_ms: int,
-    latest_ms: int,
+    state: ShardState, buckets: Buckets, folded: Folded, horizon_ms: int, latest_ms: int
 ) -> tuple[list[Chunk], pa.Table]:
     """Splits the entries of a shard into chunks that stay closed and open rows: those of reached buckets, and
     new entries.
 
-    Of chunks that begin after `latest_ms` nothing can leave
-    with this batch.
+    Of chunks that begin after `latest_ms` nothing can leave with this batch.
     """
     closed: list[Chunk] = []
-    opened: list[pa.Table] = []
+    opened = [folded.winners]
     for number, chunk in enumerate(state.entry_chunks):
-        removed = folded.removed.get(number) if folded else None
+        removed = folded.removed.get(number)
         if removed is not None and len(removed) == chunk.rows:
             continue
         if is_wanted(chunk, latest_ms) and buckets.reached(chunk, horizon_ms):
             table = chunk.table()
             opened.append(table if removed is None else without(table, removed))
-        elif folded is None or removed is None:
-            closed.append(chunk)
         else:
-            closed.append(chunk.less(removed))
-    if folded:
-        opened.append(folded.winners)
-    return closed, pa.concat_tables(opened) if opened else ENTRY_SCHEMA.empty_table()
+            closed.append(chunk if removed is None else chunk.less(removed))
+    return closed, pa.concat_tables(opened)
 
 
 def _latest_needed(

@@ -74,6 +74,7 @@ from wheel_udf.shard.rows import (
     COMMAND_SCHEMA,
     ENTRY_SCHEMA,
     FAR,
+    MEMORY_SCHEMA,
     SCHEDULE,
     Int64s,
     asked_ms,
@@ -122,6 +123,20 @@ class Folded:
     far: int
     refused: pa.Table
     fullest: Mapping[str, int]
+
+
+NOTHING_FOLDED = Folded(
+    winners=ENTRY_SCHEMA.empty_table(),
+    removed={},
+    records=MEMORY_SCHEMA.empty_table(),
+    counts=Counter(),
+    spread=0,
+    ambiguous=0,
+    far=0,
+    refused=_NONE_REFUSED,
+    fullest={},
+)
+"""The result of a batch without commands."""
 
 
 def fold(

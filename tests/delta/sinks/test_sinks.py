@@ -30,6 +30,7 @@ from wheel_udf.sinks.file_sink import FileSink
 from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.hadoop_files import hadoop_folder
 from wheel_udf.tables.table_state import TableState
+from wheel_udf.testing.ledger import read_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -136,6 +137,22 @@ def test_three_destinations_of_one_batch_get_their_rows_as_they_are(
         "unix_millis(deliver_at)", "unix_millis(fired_at)"
     )
     assert [tuple(row) for row in times.collect()] == [(1_704_067_200_000, 1_704_067_200_250)]
+
+
+def test_the_ledger_reads_the_tables_without_spark(batches: Batches, tmp_path: Path) -> None:
+    far_s = 7_000 * 365 * 86_400  # its nanoseconds are beyond 64 bits
+    batches.write(0, fired_row("a", "EWR", far_s), fired_row("b", "JFK"))
+    one, two = read_delta(tmp_path / "tables").to_pylist()
+    assert (one["schedule_id"], one["table"], one["deliver_at"]) == (
+        "a",
+        "EWR",
+        T0 + timedelta(seconds=far_s),
+    )
+    assert (two["table"], two["value"], two["fired_at"]) == (
+        "JFK",
+        b"\xffb",
+        T0 + timedelta(milliseconds=250),
+    )
 
 
 def test_a_repeated_batch_leaves_one_copy_even_where_it_made_the_table(

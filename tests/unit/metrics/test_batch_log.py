@@ -39,12 +39,14 @@ def test_a_job_without_a_batch_log_has_no_lines(checkpoint: str) -> None:
     assert read_batches("s3a://bucket/state", 0) == []
 
 
-def test_an_hour_has_a_file_and_a_new_start_goes_on_with_the_newest(checkpoint: str) -> None:
-    BatchLog(checkpoint).append({"at_ms": T})
-    BatchLog(checkpoint).append({"at_ms": T + HOUR - 1})
+def test_an_hour_has_a_file_and_so_has_each_start(checkpoint: str) -> None:
+    log = BatchLog(checkpoint)
+    for at_ms in (T, T + HOUR - 1, T + HOUR):
+        log.append({"at_ms": at_ms})
     BatchLog(checkpoint).append({"at_ms": T + HOUR})
 
-    assert files(checkpoint) == [f"00{T}.jsonl", f"00{T + HOUR}.jsonl"]
+    assert files(checkpoint) == [f"00{T}.jsonl", f"00{T + HOUR}.jsonl", f"00{T + HOUR + 1}.jsonl"]
+    assert [line["at_ms"] for line in read_batches(checkpoint, 0)] == [T, T + HOUR - 1, T + HOUR, T + HOUR]
 
 
 def test_files_whose_lines_are_all_older_than_a_day_are_removed(checkpoint: str) -> None:

@@ -6,23 +6,25 @@ import pytest
 
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import MINUTE, Clock, T, meter, progress
-from wheel_udf.metrics.health import Vitals, unhealthy_reason
+from wheel_udf.metrics.health import unhealthy_reason
 
 
 @pytest.mark.parametrize(
-    ("vitals", "reason"),
+    ("known", "reason"),
     [
-        (Vitals(None, None, T), None),
-        (Vitals(None, T - 5 * MINUTE, T), None),
-        (Vitals(None, T + 99, T), None),
-        (Vitals(None, T - 5 * MINUTE - 1, T), "the oldest due entry is 300 s late; limit: 300 s"),
-        (Vitals(None, None, T - 5 * MINUTE), None),
-        (Vitals(None, None, T - 90 * MINUTE), "no batch has ended for 5,400 s; limit: 300 s"),
-        (Vitals("the query has stopped", T - 90 * MINUTE, T), "the query has stopped"),
+        ((None, None, T), None),
+        ((None, T - 5 * MINUTE, T), None),
+        ((None, T + 99, T), None),
+        ((None, T - 5 * MINUTE - 1, T), "the oldest due entry is 300 s late; limit: 300 s"),
+        ((None, None, T - 5 * MINUTE), None),
+        ((None, None, T - 90 * MINUTE), "no batch has ended for 5,400 s; limit: 300 s"),
+        (("the query has stopped", T - 90 * MINUTE, T), "the query has stopped"),
     ],
 )
-def test_a_job_is_unhealthy_for_one_reason_at_a_time(vitals: Vitals, reason: str | None) -> None:
-    assert unhealthy_reason(vitals, T, 5 * MINUTE) == reason
+def test_a_job_is_unhealthy_for_one_reason_at_a_time(
+    known: tuple[str | None, int | None, int], reason: str | None
+) -> None:
+    assert unhealthy_reason(*known, now_ms=T, unhealthy_after_ms=5 * MINUTE) == reason
 
 
 def test_a_job_is_healthy_only_while_its_query_runs() -> None:

@@ -26,8 +26,8 @@ from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import MINUTE, Clock, T, exported, meter, progress
 from tests.unit.metrics.promql import Labels, Vector, evaluate
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.metrics import names
 from wheel_udf.metrics.meter import Meter
+from wheel_udf.metrics.names import METRICS
 from wheel_udf.shard.holdings import Holdings
 from wheel_udf.wheel.lateness import LatenessHistogram
 
@@ -137,14 +137,16 @@ def test_an_alert_says_how_bad_it_is_what_is_wrong_and_what_to_do() -> None:
 
 def exported_names() -> set[str]:
     suffixes = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
-    return {metric.name + suffix for metric in names.METRICS for suffix in suffixes.get(metric.kind, ("",))}
+    return {
+        metric.name + suffix for metric in METRICS.values() for suffix in suffixes.get(metric.kind, ("",))
+    }
 
 
 @pytest.mark.parametrize("expression", [*(rule["expr"] for rule in RULES), *EXPRESSIONS])
 def test_every_metric_and_label_of_an_expression_exists(expression: str) -> None:
     used = set(re.findall(r"\bwheel_\w+", expression.replace('"wheel_udf"', "")))
     assert used - exported_names() == set()
-    of_metrics = {label for metric in names.METRICS for label in metric.labels} | {"le", "instance", "job"}
+    of_metrics = {label for metric in METRICS.values() for label in metric.labels} | {"le", "instance", "job"}
     matched = set(re.findall(r"(\w+)=~?\"", expression))
     grouped = re.findall(r"\b(?:by|on|ignoring) \(([\w, ]+)\)", expression)
     assert matched | {label.strip() for some in grouped for label in some.split(",")} <= of_metrics
@@ -154,7 +156,7 @@ def test_the_dashboard_shows_every_metric_but_these() -> None:
     shown = set(re.findall(r"\bwheel_\w+", " ".join(EXPRESSIONS)))
     bases = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
 
-    assert {metric.name for metric in names.METRICS} - bases - shown == {
+    assert METRICS.keys() - bases - shown == {
         "wheel_info", "wheel_batches_total", "wheel_last_batch_timestamp_seconds", "wheel_scheduled_total", "wheel_cancels_total",
         "wheel_events_total", "wheel_pending_by_delay_level", "wheel_in_flight",
     }  # fmt: skip

@@ -17,7 +17,7 @@ GEOMETRY = Wheel(tick_ms=1_000, size=20, levels=4)
 
 
 def subject_of(mode: str = "direct", clock: str = "event") -> Subject:
-    return Subject("reminders", mode, *cast("list[Any]", [None] * 2), lambda: cast("Any", None), GEOMETRY, *cast("list[Any]", [None] * 3), clock)  # fmt: skip
+    return Subject("reminders", mode, *cast("list[Any]", [None] * 2), lambda: cast("Any", None), GEOMETRY, *cast("list[Any]", [None] * 2), clock)  # fmt: skip
 
 
 def wheel_of(**others: Any) -> dict[str, Any]:

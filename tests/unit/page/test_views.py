@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import pytest
 
 from tests.unit.page.figures import NOW_MS, STORE, figures_of, line, subject_of, watch_of, wheel_of
 from wheel_udf.page import tiles, views
+from wheel_udf.page.app import Page, make_app
+from wheel_udf.page.guard import Access
 from wheel_udf.page.hour import hour_of
 from wheel_udf.page.reader import Figure
+from wheel_udf.page.tasks import Tasks
+
+
+@dataclass
+class Reader:
+    """Has figures; reads nothing."""
+
+    found: dict[str, Figure]
+
+    def figures(self) -> dict[str, Figure]:
+        return self.found
+
+
+def rendered(figures: dict[str, Figure]) -> str:
+    """The first page, with single blanks."""
+    page = Page(subject_of(), Access(), cast("Any", Reader(figures)), Tasks(), lambda: NOW_MS)
+    return " ".join(make_app(page).test_client().get("/live/overview").text.split())
 
 
 def shown(mode: str = "direct", clock: str = "event", **values: object) -> dict[str, tuple[str, str]]:
@@ -87,19 +109,19 @@ def test_before_the_first_reading_nothing_is_shown_as_zero() -> None:
 
 
 def test_every_line_of_the_account_adds_up_to_its_total() -> None:
-    schedules, cancels = views.account(subject_of(), figures_of(), NOW_MS)["groups"]
-    assert (schedules["name"], schedules["total"], cancels["total"]) == ("schedules", "9", "2")
-    assert [(row["word"], row["count"]) for row in schedules["rows"] if not row["is_zero"]] == [
-        ("pending", "3"), ("fired", "5"), ("rejected", "1"),
-    ]  # fmt: skip
+    groups = views.account(subject_of(), figures_of(), NOW_MS)["groups"]
+    assert list(groups) == ["schedules", "cancels"]
+    assert [row for row in groups["schedules"] if row[1]] == [("pending", 3), ("fired", 5), ("rejected", 1)]
+    assert [row for row in groups["cancels"] if row[1]] == [("late", 2)]
+    html = rendered(figures_of())
+    assert "schedules <b>9</b>" in html
+    assert "cancels <b>2</b>" in html
 
 
 def test_the_account_of_a_purgatory_has_operations_and_events() -> None:
-    operations, events = views.account(subject_of("purgatory"), figures_of(wheel=watch_of()), NOW_MS)[
-        "groups"
-    ]
-    assert [(row["word"], row["count"]) for row in operations["rows"] if not row["is_zero"]] == [("pending", "3"), ("completed", "4")]  # fmt: skip
-    assert events["total"] == "9"
+    groups = views.account(subject_of("purgatory"), figures_of(wheel=watch_of()), NOW_MS)["groups"]
+    assert [row for row in groups["operations"] if row[1]] == [("pending", 3), ("completed", 4)]
+    assert sum(count for _, count in groups["events"]) == 9
     assert shown("purgatory", wheel=watch_of(resting=2, held=1))["pending"] == ("3", "2 resting, 1 held")
 
 
@@ -113,6 +135,19 @@ def test_the_forecast_of_the_tiered_mode_says_how_good_it_is() -> None:
     assert (then["source"]["kind"], then["chart"]["names"], then["chart"]["total"]) == ("exact", ["sms"], 9)
 
 
+def test_the_last_hour_is_drawn_as_a_bar_and_a_mark_for_each_minute_and_lines_of_lateness() -> None:
+    figures = figures_of(batches=hour_of([line(0), line(1_000), line(600_000)], NOW_MS + 30_000))
+    html = rendered(figures)
+    # 10 of 15 rows of the axis fired, 12 were received.
+    tip = 'data-tip="10:00 UTC: 10 fired, 12 received, 1 rejected">'
+    assert f'{tip} <rect class="hit" x="98.333%" width="1.667%" y="0" height="200"/>' in html
+    assert 'x="98.483%" width="1.367%" y="66.667" height="133.333"/>' in html
+    assert 'y1="40.0" y2="40.0"/>' in html
+    assert 'data-tip="09:50 UTC: p50 400 ms, p99 900 ms, max 1.2 s" x="81.667%"' in html
+    assert 'd="M49 80.0H50M58 80.0H59V80.0H60"' in html
+    assert html.count("09:01</text>") == 2
+
+
 def test_rejects_that_are_in_no_table_are_not_read() -> None:
     card = views.rejects(figures_of(rejects={"codes": {}, "samples": [], "elsewhere": "kafka"}), NOW_MS)
-    assert (card["elsewhere"], card["codes"]) == ("kafka", [])
+    assert (card["elsewhere"], card["codes"]) == ("kafka", {})

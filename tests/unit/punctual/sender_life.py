@@ -298,7 +298,7 @@ class Life:
         self.cancelled |= asked - self.gone
         self.late += len(asked & self.gone)
         self.gone |= left
-        self.state = ShardState.from_bytes(state.to_bytes(), wheel=WHEEL)
+        self.state = ShardState.from_row(state.to_row(1), WHEEL, 1)
         self._batch, self._planned = self._batch + 1, None
         self.check_account(plan)
 

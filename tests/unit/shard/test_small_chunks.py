@@ -119,7 +119,7 @@ def test_a_step_that_asks_the_index_does_as_one_that_searches_all_chunks(run: Ru
             former.setattr(shard_state, "places_of", everywhere)
             two = advance(searching, commands, now_ms, move.limit, memory_ms=run.memory_ms)
         assert (shown(one.fired), shown(one.missed)) == (shown(two.fired), shown(two.missed))
-        assert one.state.to_bytes() == two.state.to_bytes()
+        assert one.state.to_row(1) == two.state.to_row(1)
         asking, searching = one.state, two.state
 
 
@@ -253,16 +253,16 @@ def test_a_batch_opens_as_much_of_a_backlog_as_it_releases(opened: list[int]) ->
 
 def test_an_index_of_another_hash_function_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     state = advance(ShardState.empty(WHEEL), commands_table(far(50)), 0, memory_ms=None).state
-    data, hashes = state.to_bytes(), id_index.hashes_of
+    data, hashes = state.to_row(1), id_index.hashes_of
     monkeypatch.setattr(id_index, "hashes_of", lambda ids: hashes(ids) ^ np.uint32(99))
 
-    found = ShardState.from_bytes(data, wheel=WHEEL)
+    found = ShardState.from_row(data, WHEEL, 1)
     after = advance(
         found, commands_table([{"schedule_id": "id7", "seq": 2, "op": 1}]), 0, memory_ms=None
     ).state
 
     assert (after.pending, after.counts["cancelled"]) == (49, 1)
-    assert {run.group for run in after.content.index} == {id_index.check()}
+    assert {run.group for run in after.index} == {id_index.check()}
 
 
 def test_the_index_takes_at_most_ten_characters_an_entry() -> None:
@@ -270,8 +270,8 @@ def test_the_index_takes_at_most_ten_characters_an_entry() -> None:
     for first in range(0, 20_000, 2_000):
         state = advance(state, commands_table(far(2_000, first)), 0, memory_ms=None).state
 
-    assert sum(run.size for run in state.content.index) < 10 * state.pending
-    assert len(state.content.index) < 6
+    assert sum(run.size for run in state.index) < 10 * state.pending
+    assert len(state.index) < 6
 
 
 def test_an_emptied_shard_keeps_no_index() -> None:

@@ -11,7 +11,6 @@ from wheel_udf.common.errors import SessionError
 from wheel_udf.testing import broker as local_kafka
 from wheel_udf.testing.broker import EXTERNAL_VARIABLE, LocalKafka
 from wheel_udf.testing.settings import (
-    broker_settings,
     escaped,
     is_port_taken,
     last_lines,
@@ -27,20 +26,24 @@ Caused by: java.net.BindException: Address already in use
 """
 
 
-def test_nothing_listens_beyond_the_loopback_and_topics_are_not_made_by_writing() -> None:
-    settings = broker_settings(Path("/tmp/k"), (4711, 4712), {})
+def settings_of(folder: Path, properties: dict[str, str]) -> dict[str, str]:
+    """The settings as Java reads them: of one key, the last line counts."""
+    lines = write_settings(folder, (4711, 4712), properties).read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+def test_nothing_listens_beyond_the_loopback_and_topics_are_not_made_by_writing(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, {})
 
     assert settings["listeners"] == "CLIENT://127.0.0.1:4711,CONTROLLER://127.0.0.1:4712"
     assert settings["advertised.listeners"] == "CLIENT://127.0.0.1:4711"
     assert settings["controller.quorum.voters"] == "1@127.0.0.1:4712"
-    assert settings["log.dirs"] == "/tmp/k/data"
+    assert settings["log.dirs"] == f"{tmp_path}/data"
     assert settings["auto.create.topics.enable"] == "false"
 
 
-def test_own_properties_win() -> None:
-    own = {"message.max.bytes": "2000", "num.io.threads": "1"}
-
-    settings = broker_settings(Path("k"), (1, 2), own)
+def test_own_properties_win(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, {"message.max.bytes": "2000", "num.io.threads": "1"})
 
     assert (settings["message.max.bytes"], settings["num.io.threads"]) == ("2000", "1")
 

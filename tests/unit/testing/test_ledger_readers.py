@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from wheel_udf.common.errors import ContractError, SinkError
 from wheel_udf.testing.ledger import Rules, check, fired_of_kafka, read_delta, read_files, rejects_of_kafka
@@ -16,66 +16,47 @@ from wheel_udf.testing.ledger import Rules, check, fired_of_kafka, read_delta, r
 ROW = {"schedule_id": "a", "seq": 1, "deliver_at_ms": 200, "destination": "out", "value": b"v"}
 
 
-def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
-    log = folder / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
-    (log / f"{version:020}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
-
-
-def add(folder: Path, name: str, *ids: str, **partition: str) -> dict[str, Any]:
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"schedule_id": list(ids)}), folder / name)
-    return {"add": {"path": name.replace(" ", "%20"), "partitionValues": partition}}
-
-
 def test_a_delta_table_is_its_live_files_with_their_partition_values(tmp_path: Path) -> None:
     table = tmp_path / "out"
-    commit(
-        table,
-        0,
-        {"metaData": {"configuration": {}}},
-        add(table, "a 1.parquet", "a", day="1"),
-        add(table, "b.parquet", "b", day="2"),
-    )
-    commit(table, 1, {"remove": {"path": "b.parquet"}}, add(table, "c.parquet", "c", "d", day="3"))
-    rows = sorted(tuple(row.values()) for row in read_delta(table).to_pylist())
-    assert rows == [("a", "1", "out"), ("c", "3", "out"), ("d", "3", "out")]
+    for mode, ids in (("append", ["a", "b"]), ("overwrite", ["c"]), ("append", ["d"])):
+        rows = pa.table({"schedule_id": ids, "day": ["day 1"] * len(ids)})
+        write_deltalake(str(table), rows, mode=mode, partition_by=["day"])
+    found = sorted(tuple(row.values()) for row in read_delta(table).to_pylist())
+    assert found == [("c", "day 1", "out"), ("d", "day 1", "out")]
 
 
-def test_a_folder_of_delta_tables_is_all_of_them_and_a_checkpoint_stands_for_the_commits_before(
-    tmp_path: Path,
-) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    commit(one, 0, add(one, "gone.parquet", "gone"))
-    live = add(one, "kept.parquet", "a")["add"] | {"partitionValues": None}
-    pq.write_table(
-        pa.Table.from_pylist([{"add": live}, {"add": None}]),
-        one / "_delta_log" / f"{1:020}.checkpoint.parquet",
-    )
-    commit(one, 2, add(one, "new.parquet", "b"))
-    commit(two, 0, add(two, "c.parquet", "c"))
-    rows = sorted(tuple(row.values()) for row in read_delta(tmp_path).to_pylist())
-    assert rows == [("a", "one"), ("b", "one"), ("c", "two")]
+def test_a_folder_of_delta_tables_is_all_of_them(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "one"), pa.table({"schedule_id": ["a"]}))
+    write_deltalake(str(tmp_path / "two"), pa.table({"schedule_id": ["b"], "seq": [1]}))
+    (tmp_path / "notes").mkdir()
+    assert read_delta(tmp_path).to_pylist() == [
+        {"schedule_id": "a", "table": "one", "seq": None},
+        {"schedule_id": "b", "table": "two", "seq": 1},
+    ]
 
 
 @pytest.mark.parametrize(
-    ("action", "what"),
-    [
-        ({"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}, "column mapping"),
-        ({"add": {"path": "x", "deletionVector": {"storageType": "u"}}}, "deletion vectors"),
-        ({"sidecar": {"path": "x"}}, "a checkpoint of version 2"),
-    ],
+    ("setting", "what"),
+    [("enableDeletionVectors", "deletionVectors"), ("columnMapping.mode", "column mapping")],
 )
-def test_a_delta_table_that_needs_spark_is_refused(action: dict[str, Any], what: str, tmp_path: Path) -> None:
-    commit(tmp_path, 0, action)
-    with pytest.raises(SinkError, match=f"the table has {what}.*read it with Spark"):
+def test_a_delta_table_that_needs_spark_is_refused(setting: str, what: str, tmp_path: Path) -> None:
+    write_deltalake(
+        str(tmp_path), pa.table({"a": [1]}), configuration={"delta.enableDeletionVectors": "true"}
+    )
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    if setting == "columnMapping.mode":  # deltalake does not write it
+        text = log.read_text().replace(
+            '"delta.enableDeletionVectors":"true"', '"delta.columnMapping.mode":"name"'
+        )
+        log.write_text(text)
+    with pytest.raises(SinkError, match=f"The table has .*{what}.*hint: read it with Spark"):
         read_delta(tmp_path)
 
 
 def test_what_is_no_delta_table_is_refused_and_an_empty_one_has_no_rows(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="no Delta table"):
         read_delta(tmp_path)
-    commit(tmp_path, 0, {"protocol": {"minReaderVersion": 1}})
+    write_deltalake(str(tmp_path), pa.table({"a": pa.array([], pa.int64())}))
     assert read_delta(tmp_path).num_rows == 0
 
 

@@ -3,7 +3,7 @@
 Few ids and few seqs, so that versions collide; due times on and beside the edges of every level of a random wheel.
 What one example does::
 
-    state --- advance ---> state' --- to_bytes / from_bytes, now and then ---> state' --- advance ---> ...
+    state --- advance ---> state' --- to_row / from_row, now and then ---> state' --- advance ---> ...
       |                      |
     model --- batch -----> fired, missed, counts, pending, next due, clock: equal, row for row and in order
 """
@@ -208,10 +208,10 @@ class Pair:
         self.model = HeapModel(self.memory_ms)
 
     def restart(self) -> None:
-        self.state = ShardState.from_bytes(self.state.to_bytes(), wheel=self.wheel)
+        self.state = ShardState.from_row(self.state.to_row(1), self.wheel, 1)
 
     def batch(self, commands: list[Row], now_ms: int, limit: int | None) -> list[Row]:
-        before, before_clock_ms = self.state.to_bytes(), self.state.clock_ms
+        before, before_clock_ms = self.state.to_row(1), self.state.clock_ms
         table = commands_table(commands) if commands else None
         step = advance(self.state, table, now_ms, limit, memory_ms=self.memory_ms)
         fired, missed = self.model.batch(commands, now_ms, limit)
@@ -220,8 +220,8 @@ class Pair:
         assert step.changed == self.model.changed
         assert step.clock_ms == (now_ms if before_clock_ms is None else max(before_clock_ms, now_ms))
         if not step.changed:
-            assert step.state.to_bytes() == before
-        assert self.state.to_bytes() == before, "the step is pure: a retried task starts from the same state"
+            assert step.state.to_row(1) == before
+        assert self.state.to_row(1) == before, "the step is pure: a retried task starts from the same state"
         self.state = step.state
         self.agree()
         self.never_early_never_twice(fired, step.clock_ms)

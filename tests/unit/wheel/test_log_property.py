@@ -122,7 +122,7 @@ def fired_of(
         table = commands_table(record.as_command() for record in batch)
         step = advance(state, table, number * 1_000, memory_ms=memory_ms)
         assert (step.fired.num_rows, step.missed.num_rows, step.spread) == (0, 0, 0)
-        state = ShardState.from_bytes(step.state.to_bytes(), wheel)
+        state = ShardState.from_row(step.state.to_row(1), wheel, 1)
     fired, now_ms = [], END_MS
     while state.pending:
         step = advance(state, None, now_ms, 2, memory_ms=memory_ms)

@@ -59,7 +59,7 @@ class Shard:
         step: Step = advance(
             self.state, table, now_ms, memory_ms=self.memory_ms, policies=Policies(report=StoreReports())
         )
-        self.state = ShardState.from_bytes(step.state.to_bytes(), WHEEL)
+        self.state = ShardState.from_row(step.state.to_row(1), WHEEL, 1)
         return [(row["schedule_id"], row["seq"]) for row in rows_of(step.fired)]
 
     @property

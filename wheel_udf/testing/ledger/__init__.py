@@ -85,23 +85,6 @@ Refusals that depend on the job's config (allow-list, ``max_delay``, sizes, limi
 the report counts rejects by code. Durations and instants in forms that the checker does not read make a command
 *unclear*: it may be in the rejects or fire, but need not. Purgatory: not checked here.
 
-============ ==================================================================================
-module       what it holds
-============ ==================================================================================
-check        ``check``: the whole, and what concerns several ids
-rules        ``Rules``: the known facts of the run
-columns      frames of any kind as columns of plain values
-rows         columns to commands, releases and refusals; the contract's defaults
-texts        instants and durations as text
-book         one id after the other: rows, versions, what is lost
-lives        one id: what must, may and must not be released
-match        one released row against its command
-refusals     the rejects of an id against its commands
-account      the account's identities, and the account as it is printed
-readers      Delta folders without Spark, files, records of a Kafka consumer
-report       ``Report``, ``Finding``, ``LedgerError``
-============ ==================================================================================
-
 Cost: O(commands + rows), about 1.5 kB of memory for a command and its row. Ids are independent of each
 other: more than some millions of commands can be checked in parts, by a hash of the id.
 """

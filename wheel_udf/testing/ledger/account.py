@@ -66,11 +66,11 @@ def check_account(
     for name, found, counted in pairs:
         if found is not None and found != counted:
             report.add(
-                "account", None, None, f"{name}: the account has {counted:,}, input and sinks have {found:,}"
+                "account", None, f"{name}: the account has {counted:,}, input and sinks have {found:,}"
             )
-    report_negative = [name for name, count in told.items() if count < 0]
-    for name in report_negative:
-        report.add("account", None, None, f"{name}: {told[name]:,}")
+    for name, count in told.items():
+        if count < 0:
+            report.add("account", None, f"{name}: {count:,}")
 
 
 def _pending(told: Mapping[str, int], found: int | None) -> int:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.testing.ledger.lives import Lives
 from wheel_udf.testing.ledger.match import copies_of
 from wheel_udf.testing.ledger.refusals import explain
-from wheel_udf.testing.ledger.report import Report
+from wheel_udf.testing.ledger.report import Entry, Report
 from wheel_udf.testing.ledger.rows import FIRED, GOOD, OPEN, Command, Refusal, Release, Version
 from wheel_udf.testing.ledger.rules import Rules
 
 Matched = tuple[Release, Version, list[Command]]
 """A row, its version, and the commands of that version that it can come from."""
-
-Waiting = dict[tuple[str | None, int | None], int | None]
-"""(id, seq) of pending entries to their due time."""
 
 
 class Book:
@@ -33,19 +30,17 @@ class Book:
         ended: Released rows by how they were released, without repetitions.
     """
 
-    def __init__(self, rules: Rules, report: Report, waiting: Waiting | None) -> None:
+    def __init__(self, rules: Rules, report: Report, waiting: Collection[Entry] | None) -> None:
         self._rules, self._report, self._waiting = rules, report, waiting
         self.ended: Counter[str] = Counter()
 
-    def go_through(
-        self, name: str | None, commands: list[Command], rows: list[Release], refusals: Sequence[Refusal]
-    ) -> None:
+    def go_through(self, commands: list[Command], rows: list[Release], refusals: Sequence[Refusal]) -> None:
         """Checks one id."""
         explain(commands, refusals, self._report)
         rows = self._without_repetitions(rows)
         if not commands:
             for row in rows:
-                self._report.add("no_command", name, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}")
+                self._report.add("no_command", row, f"{row.how} at {instant_text_ms(row.at_ms)}")
             return
         accepted = [each for each in commands if each.state in (GOOD, OPEN)]
         found = [(row, copies_of(row, commands, self._rules, self._report)) for row in rows]
@@ -53,7 +48,9 @@ class Book:
             self._check_repeats(rows, len(accepted))
             return
         lives = Lives(accepted, self._rules)
-        matched = [(row, *_lowest(copies)) for row, copies in found if copies]
+        # The lowest version that a row can come from is the weakest evidence against others.
+        versions = [[each.version for each in copies if each.version is not None] for _, copies in found]
+        matched = [(row, min(of), copies) for (row, copies), of in zip(found, versions, strict=True) if of]
         for row, version, _ in matched:
             lives.note(version, row.at_ms)
         self._check_versions(matched, lives)
@@ -79,22 +76,20 @@ class Book:
         times = Counter(row.fire_id for row in rows if row.fire_id is not None)
         for row in rows:
             if row.fire_id is not None and times.pop(row.fire_id, 0) > commands:
-                self._report.add("twice", row.schedule_id, row.seq, f"fire_id {row.fire_id}")
+                self._report.add("twice", row, f"fire_id {row.fire_id}")
 
     def _check_versions(self, matched: Sequence[Matched], lives: Lives) -> None:
         for row, _, copies in matched if lives.has_versions else ():
             if by := lives.beaten_by(copies, row.at_ms):
                 kind = "after_cancel" if by.startswith("CANCEL") else "superseded"
                 at = instant_text_ms(row.at_ms)
-                self._report.add(
-                    kind, row.schedule_id, row.seq, f"{row.how} at {at} although {by} was read before"
-                )
+                self._report.add(kind, row, f"{row.how} at {at} although {by} was read before")
             elif lives.is_open(copies, row.at_ms):
                 text = f"{row.how}; a higher version was read at about the same time"
-                self._report.leave_open(row.schedule_id, row.seq, text)
+                self._report.leave_open(row, text)
         for one, other in self._repeated(matched, lives) if len(matched) > 1 else ():
             at = f"{instant_text_ms(one.at_ms)} and {instant_text_ms(other.at_ms)}"
-            self._report.add("twice", other.schedule_id, other.seq, f"{one.how} and {other.how} at {at}")
+            self._report.add("twice", other, f"{one.how} and {other.how} at {at}")
 
     def _repeated(self, matched: Sequence[Matched], lives: Lives) -> Iterator[tuple[Release, Release]]:
         """Pairs of rows of which only one can be right: of one version, or of a retry without ``seq``."""
@@ -131,7 +126,7 @@ class Book:
             return
         for version in {each.version for each in accepted if not each.is_cancel and each.version is not None}:
             copies = lives.copies(version)
-            if self._waiting is not None and (copies[0].schedule_id, version.seq) in self._waiting:
+            if self._waiting is not None and Entry(copies[0].schedule_id, version.seq) in self._waiting:
                 self._check_waiting(version, copies, until_ms, lives, is_out=version in released)
             elif version not in released and not (lives.may_be_retry(copies) and copies[0].due_ms in dues):
                 self._check_absent(version, copies, until_ms, lives)
@@ -139,13 +134,12 @@ class Book:
     def _check_waiting(
         self, version: Version, copies: Sequence[Command], until_ms: int, lives: Lives, *, is_out: bool
     ) -> None:
-        name, seq = copies[0].schedule_id, version.seq
         if is_out and len(copies) == 1 and not lives.has_acts_on(version):
-            self._report.add("not_pending", name, seq, "was released")
+            self._report.add("not_pending", copies[0], "was released")
         elif lives.must_not_be_out(version):
-            self._report.add("not_pending", name, seq, "was cancelled or replaced")
+            self._report.add("not_pending", copies[0], "was cancelled or replaced")
         elif all(each.state == GOOD and _is_due(each, until_ms) for each in copies):
-            self._report.add("overdue", name, seq, f"due {_due_text(copies)}, still pending")
+            self._report.add("overdue", copies[0], f"due {_due_text(copies)}, still pending")
 
     def _check_absent(self, version: Version, copies: Sequence[Command], until_ms: int, lives: Lives) -> None:
         is_due = all(_is_due(each, until_ms) for each in copies)
@@ -156,16 +150,10 @@ class Book:
         where = "in no sink" if is_due else "not pending"
         if lives.must_be_out(version):
             text = f"due {_due_text(copies)}, {where}"
-            self._report.add("lost", copies[0].schedule_id, version.seq, text)
+            self._report.add("lost", copies[0], text)
         elif any(each.state == GOOD for each in copies) and not lives.must_not_be_out(version):
             text = f"{where}; a higher version may have been read before it was due"
-            self._report.leave_open(copies[0].schedule_id, version.seq, text)
-
-
-def _lowest(copies: list[Command]) -> tuple[Version, list[Command]]:
-    """The lowest version among the commands that a row can come from: the weakest evidence against others."""
-    lowest = min(each.version for each in copies if each.version is not None)
-    return lowest, copies
+            self._report.leave_open(copies[0], text)
 
 
 def _is_due(command: Command, until_ms: int) -> bool:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from wheel_udf.testing.ledger.account import check_account
-from wheel_udf.testing.ledger.book import Book, Waiting
+from wheel_udf.testing.ledger.book import Book
 from wheel_udf.testing.ledger.columns import Columns, Frame
-from wheel_udf.testing.ledger.report import Report
+from wheel_udf.testing.ledger.report import Entry, Report
 from wheel_udf.testing.ledger.rows import (
     MISSED,
     UNDELIVERABLE,
@@ -79,7 +79,7 @@ def check(
     book = Book(rules, report, waiting)
     ids, rows, reasons = _by_id(asked), _by_id(released), _by_id(refusals)
     for name in dict.fromkeys((*ids, *rows, *reasons)):
-        book.go_through(name, ids.get(name, []), rows.get(name, []), reasons.get(name, []))
+        book.go_through(ids.get(name, []), rows.get(name, []), reasons.get(name, []))
     report.released = book.ended["fired"]
     _check_fire_ids(released, report)
     _check_reasons(refused, report)
@@ -99,23 +99,18 @@ def _by_id(rows: Iterable[_Row]) -> dict[str | None, list[_Row]]:
     return found
 
 
-def _waiting(pending: Frame) -> Waiting:
+def _waiting(pending: Frame) -> set[Entry]:
     columns = Columns(pending, ("schedule_id", "seq"), "pending entries")
-    names, seqs, dues = (
-        columns.texts("schedule_id"),
-        columns.whole("seq"),
-        columns.instants("deliver_at", up=True),
-    )
-    return {(name, seq): due for name, seq, due in zip(names, seqs, dues, strict=True)}
+    return set(map(Entry, columns.texts("schedule_id"), columns.whole("seq")))
 
 
-def _check_waiting(waiting: Waiting, commands: Iterable[Command], report: Report) -> None:
+def _check_waiting(waiting: set[Entry], commands: Iterable[Command], report: Report) -> None:
     """Every pending entry is a SCHEDULE of the input."""
-    known = {(each.schedule_id, each.seq) for each in commands if not each.is_cancel}
+    known = {Entry(each.schedule_id, each.seq) for each in commands if not each.is_cancel}
     unclear = {each.schedule_id for each in commands if each.version is None}
-    for name, seq in waiting.keys() - known:
-        if name not in unclear:
-            report.add("not_pending", name, seq, "no command has this id and seq")
+    for entry in waiting - known:
+        if entry.schedule_id not in unclear:
+            report.add("not_pending", entry, "no command has this id and seq")
 
 
 def _check_fire_ids(rows: Iterable[Release], report: Report) -> None:
@@ -127,24 +122,14 @@ def _check_fire_ids(rows: Iterable[Release], report: Report) -> None:
             continue
         about = (row.schedule_id, row.seq, row.due_ms)
         if not row.fire_id:
-            report.add("fire_id", row.schedule_id, row.seq, "the row has no fire_id")
+            report.add("fire_id", row, "the row has no fire_id")
         elif owners.setdefault(row.fire_id, about) != about:
-            report.add(
-                "fire_id",
-                row.schedule_id,
-                row.seq,
-                f"fire_id {row.fire_id} is also that of {owners[row.fire_id][0]}",
-            )
+            report.add("fire_id", row, f"fire_id {row.fire_id} is also that of {owners[row.fire_id][0]}")
         elif fire_ids.setdefault(about, row.fire_id) != row.fire_id:
-            report.add("fire_id", row.schedule_id, row.seq, f"two fire ids: {fire_ids[about]}, {row.fire_id}")
+            report.add("fire_id", row, f"two fire ids: {fire_ids[about]}, {row.fire_id}")
 
 
 def _check_reasons(refused: Iterable[Refusal], report: Report) -> None:
     for each in refused:
         if not each.code or not each.message:
-            report.add(
-                "reject_unexplained",
-                each.schedule_id,
-                each.seq,
-                f"code {each.code!r}, message {each.message!r}",
-            )
+            report.add("reject_unexplained", each, f"code {each.code!r}, message {each.message!r}")

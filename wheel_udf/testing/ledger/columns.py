@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wheel_udf.common.errors import ContractError
 from wheel_udf.testing.ledger import texts
@@ -28,8 +29,6 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 UNREADABLE: Final = object()
 """In place of a value that cannot be read."""
-
-_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Columns:
@@ -102,15 +101,10 @@ def _columns_of(frame: Frame) -> dict[str, Any]:
 
 
 def _timestamps(column: pa.ChunkedArray, *, up: bool) -> list[int | None]:
-    per_second = _PER_SECOND[column.type.unit]
-    numbers = column.cast(pa.int64()).to_pylist()
-    if per_second <= 1_000:
-        scale = 1_000 // per_second
-        return [None if number is None else number * scale for number in numbers]
-    parts = per_second // 1_000
-    if up:
-        return [None if number is None else -(-number // parts) for number in numbers]
-    return [None if number is None else number // parts for number in numbers]
+    utc = column.cast(pa.timestamp(column.type.unit))
+    rounded = (pc.ceil_temporal if up else pc.floor_temporal)(utc, unit="millisecond")
+    numbers: list[int | None] = rounded.cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+    return numbers
 
 
 def _instant(value: Any, *, up: bool) -> Any:

@@ -31,7 +31,7 @@ def copies_of(row: Release, commands: Sequence[Command], rules: Rules, report: R
         kind = "fired_and_rejected" if same else "wrong_version"
         seqs = sorted({each.seq for each in commands if not each.is_cancel and each.seq is not None})
         detail = "all commands of this version are rejected" if same else f"the id's versions are {seqs[:5]}"
-        report.add(kind, row.schedule_id, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}; {detail}")
+        report.add(kind, row, f"{row.how} at {instant_text_ms(row.at_ms)}; {detail}")
         return []
     changed = [differences(row, each) for each in accepted]
     exact = [each for each, names in zip(accepted, changed, strict=True) if not names]
@@ -59,9 +59,9 @@ def _headers(headers: Headers, row: Release) -> Headers:
 
 def _report_change(row: Release, names: list[str], report: Report) -> None:
     if "destination" in names:
-        report.add("wrong_destination", row.schedule_id, row.seq, f"{row.how} to {row.content[0]}")
+        report.add("wrong_destination", row, f"{row.how} to {row.content[0]}")
     if others := [name for name in names if name != "destination"]:
-        report.add("altered", row.schedule_id, row.seq, f"{', '.join(others)} differ from the command's")
+        report.add("altered", row, f"{', '.join(others)} differ from the command's")
 
 
 def _check_instants(row: Release, copies: Sequence[Command], rules: Rules, report: Report) -> None:
@@ -70,20 +70,11 @@ def _check_instants(row: Release, copies: Sequence[Command], rules: Rules, repor
     floor = min(floors, default=planned if planned is not None else row.at_ms)
     first = row.at_ms if row.delivered_ms is None else min(row.at_ms, row.delivered_ms)
     if first < max(floor, row.scheduled_ms or floor):
-        report.add(
-            "early",
-            row.schedule_id,
-            row.seq,
-            f"due {instant_text_ms(floor)}, {row.how} at {instant_text_ms(first)}",
-        )
+        report.add("early", row, f"due {instant_text_ms(floor)}, {row.how} at {instant_text_ms(first)}")
     if row.table is not None and "destination" not in row.unknown and row.table != row.content[0]:
-        report.add(
-            "wrong_destination", row.schedule_id, row.seq, f"names {row.content[0]}, found in {row.table}"
-        )
+        report.add("wrong_destination", row, f"names {row.content[0]}, found in {row.table}")
     if wrong := _wrong_figures(row, copies, planned, rules):
-        report.add(
-            "bad_figures", row.schedule_id, row.seq, f"{row.how} at {instant_text_ms(row.at_ms)}; {wrong}"
-        )
+        report.add("bad_figures", row, f"{row.how} at {instant_text_ms(row.at_ms)}; {wrong}")
     if len(floors) == len(copies) and all(each.state == GOOD for each in copies):
         _check_lateness(row, copies, rules, report)
 
@@ -106,19 +97,10 @@ def _check_lateness(row: Release, copies: Sequence[Command], rules: Rules, repor
     is_missed = row.how == MISSED
     right = [bound is not None and lateness > bound for lateness, bound in late]
     if is_missed and not any(right):
-        report.add(
-            "missed_wrongly", row.schedule_id, row.seq, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms"
-        )
+        report.add("missed_wrongly", row, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms")
     if not is_missed and all(right):
-        report.add(
-            "not_missed", row.schedule_id, row.seq, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms"
-        )
+        report.add("not_missed", row, f"{late[0][0]} ms late; max_lateness {late[0][1]} ms")
     if rules.fires_within_ms is not None:
         bound = max(max(each.release_ms or 0, each.read_by_ms) for each in copies) + rules.fires_within_ms
         if row.at_ms > bound:
-            report.add(
-                "late",
-                row.schedule_id,
-                row.seq,
-                f"{row.how} {row.at_ms - bound:.0f} ms beyond fires_within_ms",
-            )
+            report.add("late", row, f"{row.how} {row.at_ms - bound:.0f} ms beyond fires_within_ms")

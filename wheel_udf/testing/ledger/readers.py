@@ -6,20 +6,18 @@ A Spark DataFrame needs no reader: :func:`~wheel_udf.testing.ledger.check.check`
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaProtocolError
+from pyarrow.dataset import ParquetReadOptions
 
 from wheel_udf.common.errors import ContractError, SinkError
 from wheel_udf.testing.ledger.columns import Headers
-
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
 
 
 def read_delta(folder: Path | str) -> pa.Table:
@@ -34,69 +32,26 @@ def read_delta(folder: Path | str) -> pa.Table:
             Read such a table with Spark.
     """
     folder = Path(folder)
-    if not (folder / "_delta_log").is_dir():
-        tables = sorted(path.parent for path in folder.glob("*/_delta_log"))
-        if not tables:
-            raise SinkError(
-                "no Delta table", field="folder", value=str(folder), rule="a folder with _delta_log"
-            )
-        return pa.concat_tables([read_delta(table) for table in tables], promote_options="permissive")
-    parts = [
-        _with_partition(pq.read_table(folder / unquote(path), coerce_int96_timestamp_unit="us"), values)
-        for path, values in _live(folder).items()
-    ]
-    table = pa.concat_tables(parts, promote_options="permissive") if parts else pa.table({})
-    return (
-        table.append_column("table", pa.array([folder.name] * table.num_rows, pa.string()))
-        if parts
-        else table
-    )
+    found = [folder] if DeltaTable.is_deltatable(str(folder)) else sorted(folder.glob("*/_delta_log/.."))
+    if not found:
+        raise SinkError("no Delta table", field="folder", value=str(folder), rule="a folder with _delta_log")
+    return pa.concat_tables([_of_table(each.resolve()) for each in found], promote_options="permissive")
 
 
-def _live(folder: Path) -> dict[str, Mapping[str, str | None]]:
-    """The files of the newest version, with their partition values."""
-    log = folder / "_delta_log"
-    names = sorted(path.name for path in log.iterdir())
-    checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
-    newest = max((name[:20] for name in checkpoints), default="")
-    live: dict[str, Mapping[str, str | None]] = {}
-    for name in checkpoints:
-        if name.startswith(newest):
-            rows = pq.read_table(log / name).to_pylist()
-            _replay(rows, live, folder)
-    for name in names:
-        if _COMMIT.fullmatch(name) and name[:20] > newest:
-            lines = (log / name).read_text(encoding="utf-8").splitlines()
-            _replay([json.loads(line) for line in lines if line], live, folder)
-    return live
-
-
-def _replay(
-    actions: Iterable[Mapping[str, Any]], live: dict[str, Mapping[str, str | None]], folder: Path
-) -> None:
-    for action in actions:
-        if action.get("sidecar") or action.get("checkpointMetadata"):
-            raise _unreadable(folder, "a checkpoint of version 2")
-        settings = dict((action.get("metaData") or {}).get("configuration") or {})
-        if settings.get("delta.columnMapping.mode", "none") != "none":
-            raise _unreadable(folder, "column mapping")
-        if removed := action.get("remove"):
-            live.pop(removed["path"], None)
-        if added := action.get("add"):
-            if added.get("deletionVector"):
-                raise _unreadable(folder, "deletion vectors")
-            live[added["path"]] = dict(added.get("partitionValues") or {})
+def _of_table(folder: Path) -> pa.Table:
+    table = DeltaTable(folder.as_uri())
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise _unreadable(folder, "The table has column mapping.")
+    options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    try:
+        rows = table.to_pyarrow_dataset(parquet_read_options=options).to_table()
+    except DeltaProtocolError as fault:
+        raise _unreadable(folder, str(fault)) from None
+    return rows.append_column("table", pa.repeat(folder.name, rows.num_rows))
 
 
 def _unreadable(folder: Path, what: str) -> SinkError:
-    return SinkError(f"the table has {what}", field="folder", value=str(folder), hint="read it with Spark")
-
-
-def _with_partition(table: pa.Table, values: Mapping[str, str | None]) -> pa.Table:
-    for name, value in values.items():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
-    return table
+    return SinkError(what, field="folder", value=str(folder), hint="read it with Spark")
 
 
 def read_files(folder: Path | str) -> pa.Table:
@@ -163,27 +118,31 @@ def _records(
     records: Iterable[Record],
 ) -> Iterator[tuple[str, bytes | None, bytes | None, Headers, int | None]]:
     for record in records:
-        if isinstance(record, Mapping):
-            pairs = record.get("headers") or ()
-            headers = [(each["key"], each["value"]) if isinstance(each, Mapping) else each for each in pairs]
+        if not isinstance(record, Mapping):
+            kind, at_ms = record.timestamp()
             yield (
-                record["topic"],
-                record.get("key"),
-                record.get("value"),
-                tuple(headers),
-                record.get("received_ms"),
+                record.topic(),
+                record.key(),
+                record.value(),
+                _pairs(record.headers()),
+                at_ms if kind else None,
             )
         else:
-            kind, at_ms = record.timestamp()
-            headers = record.headers() or []
-            yield record.topic(), record.key(), record.value(), tuple(headers), at_ms if kind else None
+            payload = record.get("key"), record.get("value"), _pairs(record.get("headers"))
+            yield record["topic"], *payload, record.get("received_ms")
+
+
+def _pairs(headers: Any) -> Headers:
+    return tuple(
+        (each["key"], each["value"]) if isinstance(each, Mapping) else each for each in headers or ()
+    )
 
 
 def _fired(
     topic: str, key: bytes | None, value: bytes | None, headers: Headers, at_ms: int | None
 ) -> dict[str, Any]:
     told = _told(headers)
-    row = {
+    return {
         "schedule_id": told.get("id"),
         "seq": told.get("seq"),
         "fire_id": told.get("fire-id"),
@@ -194,15 +153,11 @@ def _fired(
         "headers": [pair for pair in headers if not pair[0].startswith("wheel-")],
         "deliver_at": told.get("deliver-at"),
         "fired_at": told.get("fired-at"),
+        "scheduled_at": told.get("scheduled-at"),
+        "level_error_ms": told.get("level-error-ms"),
         "delivered_at_ms": at_ms,
         "at_least_once": True,
     }
-    leveled = (
-        {"scheduled_at": told["scheduled-at"], "level_error_ms": told.get("level-error-ms")}
-        if "scheduled-at" in told
-        else {}
-    )
-    return row | leveled
 
 
 def _rejected(headers: Headers, key: bytes | None, value: bytes | None) -> dict[str, Any]:

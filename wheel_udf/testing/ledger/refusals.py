@@ -18,16 +18,14 @@ def explain(commands: Sequence[Command], refusals: Sequence[Refusal], report: Re
     """Marks the refused commands of one id, and reports rejects that are missing or too many."""
     bad = [each for each in commands if each.state == BAD]
     for each in bad[len(refusals) :]:
-        report.add(
-            "reject_missing", each.schedule_id, each.seq, f"row {each.at:,} of the input breaks the contract"
-        )
+        report.add("reject_missing", each, f"row {each.at:,} of the input breaks the contract")
     if not refusals:
         return
     extra = len(refusals) - len(commands)
     if extra > 0 and not (commands and any(each.repeatable for each in refusals)):
         for row in refusals[-extra:]:
             text = f"{row.code}; the id has {len(commands)} commands"
-            report.add("reject_no_command", row.schedule_id, row.seq, text)
+            report.add("reject_no_command", row, text)
     if len(refusals) > len(bad):
         _mark_good([each for each in commands if each.state != BAD], bad, refusals)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 KINDS: Final = (
     "lost", "overdue", "early", "twice", "after_cancel", "superseded", "no_command", "wrong_version", "altered",
@@ -19,6 +19,25 @@ _SHOWN: Final = 3
 
 class LedgerError(AssertionError):
     """A run broke its guarantees; the message is the report."""
+
+
+class Entry(NamedTuple):
+    """An id and its version."""
+
+    schedule_id: str | None
+    seq: int | None
+
+
+class About(Protocol):
+    """A command, a row or an entry."""
+
+    @property
+    def schedule_id(self) -> str | None:
+        """Its id."""
+
+    @property
+    def seq(self) -> int | None:
+        """Its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +104,19 @@ class Report:
         """The first findings of one kind."""
         return list(self._found.get(kind, ()))
 
-    def add(self, kind: str, schedule_id: str | None, seq: int | None, detail: str) -> None:
-        """Adds a finding."""
+    def add(self, kind: str, about: About | None, detail: str) -> None:
+        """Adds a finding; of the account, about None."""
         assert kind in KINDS, kind
         self.counts[kind] += 1
         kept = self._found.setdefault(kind, [])
         if len(kept) < self.keep:
-            kept.append(Finding(kind, schedule_id, seq, detail))
+            kept.append(_finding(kind, about, detail))
 
-    def leave_open(self, schedule_id: str | None, seq: int | None, detail: str) -> None:
+    def leave_open(self, about: About, detail: str) -> None:
         """Adds a case that cannot be decided."""
         self.undecided += 1
         if len(self.examples) < self.keep:
-            self.examples.append(Finding("undecided", schedule_id, seq, detail))
+            self.examples.append(_finding("undecided", about, detail))
 
     def require(self) -> None:
         """Raises if a fault was found.
@@ -128,3 +147,8 @@ class Report:
     def _lines(self, kind: str) -> list[str]:
         shown = [f"    {each}" for each in self._found.get(kind, ())[:_SHOWN]]
         return [f"  {kind} {self.counts[kind]:,}", *shown]
+
+
+def _finding(kind: str, about: About | None, detail: str) -> Finding:
+    name, seq = (None, None) if about is None else (about.schedule_id, about.seq)
+    return Finding(kind, name, seq, detail)

@@ -82,12 +82,13 @@ class Command:
 class Release:
     """A released row: fired, or in the rejects as missed or undeliverable. `unknown`: columns that its frame lacks."""
 
+    how: str
+    unknown: frozenset[str]
     schedule_id: str | None
     seq: int | None
     at_ms: int
     due_ms: int | None
     content: tuple[str | None, bytes | None, bytes | None, Headers]
-    unknown: frozenset[str]
     fire_id: str | None
     lateness_ms: int | None
     scheduled_ms: int | None
@@ -95,7 +96,6 @@ class Release:
     delivered_ms: int | None
     table: str | None
     repeatable: bool
-    how: str
 
 
 @dataclass(slots=True)
@@ -123,35 +123,19 @@ def commands_of(frame: Frame, rules: Rules) -> list[Command]:
     order = columns.whole("batch")
     if rules.in_order and not columns.has("batch"):
         order = list(range(columns.rows))
-    given = zip(
-        columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"), columns.whole("source_seq"),
-        columns.whole("amend"), made, columns.instants("deliver_at", up=True), columns.texts("delay"),
-        columns.texts("max_lateness"),
-        columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
-        columns.instants("read_from", up=False), by, order, columns.values("_corrupt_record"),
-        strict=True,
+    rows = zip(
+        range(columns.rows), columns.texts("schedule_id"), columns.texts("op"), columns.whole("seq"),
+        columns.whole("source_seq"), columns.whole("amend"), made, columns.instants("deliver_at", up=True),
+        columns.texts("delay"), columns.texts("max_lateness"), columns.texts("destination"), columns.octets("key"),
+        columns.octets("value"), columns.headers("headers"), columns.instants("read_from", up=False), by, order,
+        columns.values("_corrupt_record"), strict=True,
     )  # fmt: skip
-    return [_command(at, row, rules) for at, row in enumerate(given)]
+    return [_command(row, rules) for row in rows]
 
 
-def _command(at: int, row: tuple[Any, ...], rules: Rules) -> Command:
-    (
-        name,
-        op,
-        seq,
-        source_seq,
-        amend,
-        made,
-        deliver_at,
-        delay,
-        max_lateness,
-        target,
-        key,
-        value,
-        headers,
-        *rest,
-    ) = row
-    read_from, read_by, order, corrupt = rest
+def _command(row: tuple[Any, ...], rules: Rules) -> Command:
+    at, name, op, seq, source_seq, amend, made, deliver_at, delay, max_lateness, *rest = row
+    target, key, value, headers, read_from, read_by, order, corrupt = rest
     word = "" if op is None else op.strip(" \t\r\n").upper() if op is not UNREADABLE else "?"
     is_cancel = _OPS.get(word, False)
     target = rules.default_destination if target is None else target
@@ -247,21 +231,18 @@ def _repeatable(columns: Columns, rules: Rules) -> list[bool]:
     return [rules.at_least_once if each is None else bool(each) for each in known]
 
 
-def _releases(columns: Columns, at: list[int], how: str, rules: Rules) -> Iterator[Release]:
+def _releases(columns: Columns, at: list[Any], how: str, rules: Rules) -> Iterator[Release]:
     unknown = frozenset(name for name in (*_COMPARED, "deliver_at", "fire_id") if not columns.has(name))
-    rows = zip(
-        columns.texts("schedule_id"), columns.whole("seq"), at, columns.instants("deliver_at", up=True),
+    names = [_named(name) for name in columns.texts("schedule_id")]
+    instants = [at_ms if type(at_ms) is int else 0 for at_ms in at]
+    contents = zip(
         columns.texts("destination"), columns.octets("key"), columns.octets("value"), columns.headers("headers"),
-        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True),
-        columns.whole("level_error_ms"), columns.instants("delivered_at", up=False),
-        columns.texts("table"), _repeatable(columns, rules),
         strict=True,
     )  # fmt: skip
-    for name, seq, at_ms, due, target, key, value, headers, *rest in rows:
-        instant = at_ms if type(at_ms) is int else 0
-        fixed = (target, key, value, headers)
-        fire_id, lateness, scheduled, error, delivered, table, again = rest
-        yield Release(
-            _named(name), seq, instant, due, fixed, unknown, fire_id, lateness, scheduled, error,
-            delivered, table, again, how,
-        )  # fmt: skip
+    rows = zip(
+        names, columns.whole("seq"), instants, columns.instants("deliver_at", up=True), contents,
+        columns.texts("fire_id"), columns.whole("lateness_ms"), columns.instants("scheduled_at", up=True),
+        columns.whole("level_error_ms"), columns.instants("delivered_at", up=False), columns.texts("table"),
+        _repeatable(columns, rules), strict=True,
+    )  # fmt: skip
+    return (Release(how, unknown, *row) for row in rows)
