@@ -189,7 +189,7 @@ def test_json_that_is_none_is_a_reject_with_its_text(kafka: KafkaWorld, run_whee
     good = {"schedule_id": "a", "delay": "1s", "event_time": T0, "destination": "out", "value": {"n": 1}}
     kafka.produce(topic, [(b"k", b"{torn"), (None, json.dumps(good)), (None, None)])
     rows = run_wheel(topic, preset="json")
-    assert told(fired(rows), "schedule_id", "value") == [("a", b'{"n":1}')]
+    assert told(fired(rows), "schedule_id", "value") == [("a", b'{"n": 1}')]
     found = {row.source: (row.error_code, row.key, row.value) for row in rejects(rows).collect()}
     assert found == {
         f"{topic}/0/0": ("unreadable", b"k", b"{torn"),
