@@ -35,6 +35,8 @@ class _LocalFolder:
         except FileNotFoundError:
             return []
         except NotADirectoryError:
+            if self._is_below_a_file():
+                return []
             raise CheckpointError("not a folder", field=self.name(folder), hint="use another path") from None
 
     def read(self, name: str) -> bytes | None:
@@ -43,7 +45,13 @@ class _LocalFolder:
         except FileNotFoundError:
             return None
         except (IsADirectoryError, NotADirectoryError):
+            if self._is_below_a_file():
+                return None
             raise CheckpointError("not a file", field=self.name(name), hint="use another path") from None
+
+    def _is_below_a_file(self) -> bool:
+        """Such as the log of a table whose place is a file."""
+        return not self.folder.exists()
 
     def replace(self, name: str, content: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
