@@ -37,7 +37,7 @@ from wheel_udf.spark.files import json_bytes, local_folder, parsed_json
 LEASE_FILE: Final = "wheel.lease"
 
 # A query of this process has ended a moment before its lease is closed: a new start waits for that, 3 s at most.
-_TRIES: Final = 60
+TRIES: Final = 60
 _PAUSE_S: Final = 0.05
 
 
@@ -96,7 +96,7 @@ class Lease:
             return
         handle = os.open(self._file, os.O_RDWR | os.O_CLOEXEC)
         try:
-            _lock(handle, self._file)
+            lock_file(handle, self._file)
         finally:
             os.close(handle)
 
@@ -167,7 +167,7 @@ class _Loan(Lease):
         return self._has
 
     def acquire(self) -> Self:
-        if not self._free.acquire(timeout=_TRIES * _PAUSE_S):
+        if not self._free.acquire(timeout=TRIES * _PAUSE_S):
             raise _in_use(self._file, _this_process())
         self._has = True
         return self
@@ -219,7 +219,7 @@ class Leases:
         # In reverse, so that a folder made for the first is empty when its turn comes.
         for lease, free in reversed(self._held.values()):
             # A query that has just ended gives its loan back from a thread.
-            if free.acquire(timeout=_TRIES * _PAUSE_S):
+            if free.acquire(timeout=TRIES * _PAUSE_S):
                 lease.withdraw()
                 free.release()
 
@@ -233,7 +233,7 @@ def _locked(file: Path) -> int:
         except FileNotFoundError:  # the folder was removed
             continue
         try:
-            _lock(handle, file)
+            lock_file(handle, file)
             if _is_at(file, handle):
                 return handle
         except BaseException:
@@ -253,8 +253,9 @@ def _is_at(file: Path, handle: int) -> bool:
         return False
 
 
-def _lock(handle: int, file: Path) -> None:
-    for _ in range(_TRIES):
+def lock_file(handle: int, file: Path) -> None:
+    """Locks an open file, with a few tries; a holder that lives is an error."""
+    for _ in range(TRIES):
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return

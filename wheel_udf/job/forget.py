@@ -108,7 +108,7 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         ids = frame_of_ids(spark, asked.id)
         lines, runs = _of_job(spark, config, asked)
         lines += _of_sinks(spark, config, ids, dry_run=asked.dry_run)
-        lines += [*_of_sources(config), *_of_copies(config)]
+        lines += [*lines_of_sources(config), *lines_of_copies(config)]
     for text in report(lines):
         print_line(text)
     if asked.dry_run:
@@ -201,7 +201,7 @@ def _of_sink(
                 table = DeltaTable.forPath(spark, place).alias("kept")
                 table.merge(ids.alias("forgotten"), same).whenMatchedDelete().execute()
             properties = delta_log.snapshot(place).properties()
-            line = _table_line(place, count, vectors=properties.get(_VECTORS, "").lower() == "true")
+            line = table_line(place, count, vectors=properties.get(_VECTORS, "").lower() == "true")
         yield line
         if unread:
             yield Line(f"{line.place}, rows without an id", unread, "all: their texts contain one of the ids")
@@ -221,7 +221,8 @@ def _files(spark: SparkSession, kind: str, place: str) -> DataFrame | None:
         return None
 
 
-def _table_line(place: str, count: int | None, *, vectors: bool) -> Line:
+def table_line(place: str, count: int | None, *, vectors: bool) -> Line:
+    """What is to be said about a table."""
     name = f"table {place}"
     if count is None:
         return Line(name, None, "all: it has no column with the id")
@@ -250,7 +251,8 @@ def _without_id(rows: DataFrame, ids: DataFrame, column: str) -> int:
 # --- what is left ---------------------------------------------------------------------------------
 
 
-def _of_sources(config: AnyConfig) -> Iterator[Line]:
+def lines_of_sources(config: AnyConfig) -> Iterator[Line]:
+    """What is to be said about the sources."""
     for topic in sorted(config.level_topics):
         yield Line(f"source {topic}", None, "all: sources are not changed")
     for source in config.sources.values():
@@ -259,7 +261,8 @@ def _of_sources(config: AnyConfig) -> Iterator[Line]:
         yield Line(f"source {name}", None, left)
 
 
-def _of_copies(config: AnyConfig) -> Iterator[Line]:
+def lines_of_copies(config: AnyConfig) -> Iterator[Line]:
+    """What is to be said about copies of tables and folders."""
     folder = local_folder(config.checkpoint)
     if folder is not None:
         # Of the tiered mode, the parts of the checkpoint are repaired.

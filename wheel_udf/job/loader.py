@@ -55,7 +55,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> AnyConfig:
         ConfigError: If there is no such file or it is not YAML.
         ConfigErrors: With all other errors of the file and the overrides together.
     """
-    return check(_mapping(_read(Path(path)), str(path)), overrides)
+    return check(mapping_of_text(_read(Path(path)), str(path)), overrides)
 
 
 _SECTIONS = {key for model in (DirectConfig, TieredConfig, PurgatoryConfig) for key in keys_of(model)}
@@ -67,7 +67,7 @@ def check(raw: dict[str, Any], overrides: Sequence[str] = ()) -> AnyConfig:
     settings = deepcopy(raw)
     for override in overrides:
         try:
-            _apply(settings, override)
+            apply_override(settings, override)
         except ConfigError as fault:
             faults.append(fault)
     model: Any = PurgatoryConfig if {"operations", "events"} & settings.keys() else AnySchedulerConfig
@@ -156,7 +156,8 @@ def _yaml(text: str) -> Any:
         raise yaml.MarkedYAMLError(problem="nested too deeply") from None
 
 
-def _mapping(text: str, origin: str) -> dict[str, Any]:
+def mapping_of_text(text: str, origin: str) -> dict[str, Any]:
+    """The settings in the text of a config; `origin` names it in errors."""
     try:
         settings = _yaml(text)
     except yaml.YAMLError as error:
@@ -179,7 +180,8 @@ _KEY = r'(?:"[^"]+"|[^."=\s]+)'
 _PATH = re.compile(rf"\s*({_KEY}(?:\.{_KEY})*)\s*=")
 
 
-def _apply(settings: dict[str, Any], override: str) -> None:
+def apply_override(settings: dict[str, Any], override: str) -> None:
+    """Puts the value of a ``--set`` into settings."""
     path, value = _split(override)
     section = settings
     for depth, key in enumerate(path[:-1], start=1):

@@ -49,16 +49,16 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
             _say_export(manifest, asked.folder, print_line, keep=asked.keep)
         else:
             there = read_manifest(asked.folder, purgatory=isinstance(config, PurgatoryConfig))
-            _require_same_sources(config, there, asked.folder)
+            require_same_sources(config, there, asked.folder)
             positions = begun_anew(config, there.positions, asked.anew)
             manifest = imported(spark, config, asked.folder, progress.step, positions)
             print_line(f"imported {asked.folder} into {config.checkpoint}")
-            _say_content(manifest, print_line)
+            say_content(manifest, print_line)
 
 
 def _say_export(manifest: Manifest, folder: str, print_line: PrintLine, *, keep: bool) -> None:
     print_line(f"exported {folder}")
-    _say_content(manifest, print_line)
+    say_content(manifest, print_line)
     print_line(
         "the old checkpoint is left as it is: do not run both jobs"
         if keep
@@ -99,7 +99,7 @@ def imported(
     return import_direct(spark, folder, leveled=config.levels is not None, **begins)
 
 
-def _require_same_sources(config: AnyConfig, manifest: Manifest, folder: str) -> None:
+def require_same_sources(config: AnyConfig, manifest: Manifest, folder: str) -> None:
     """Refuses a config with another number of sources: each needs a position."""
     there, here = len(manifest.positions), len(config.sources) + len(config.level_topics)
     if there != here:
@@ -112,7 +112,8 @@ def _require_same_sources(config: AnyConfig, manifest: Manifest, folder: str) ->
         )
 
 
-def _say_content(manifest: Manifest, print_line: PrintLine) -> None:
+def say_content(manifest: Manifest, print_line: PrintLine) -> None:
+    """Prints what an export holds."""
     ended = {name: count for name, count in manifest.counts.items() if count}
     counted = ", ".join(f"{count:,} {name}" for name, count in ended.items()) or "nothing"
     tables = ", ".join(f"{count:,} {name}" for name, count in manifest.rows.items())

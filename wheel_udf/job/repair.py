@@ -91,7 +91,7 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         for part in parts:
             for line in lines_of(part):
                 print_line(line)
-        return _finish(parts, print_line, dry_run=asked.dry_run)
+        return report_repair(parts, print_line, dry_run=asked.dry_run)
 
 
 def _paths(config: AnyConfig) -> list[str]:
@@ -212,7 +212,8 @@ def _batches(found: Inspection) -> str:
     return f"batch {first} is the newest planned one, {second} the newest committed one"
 
 
-def _finish(parts: list[Part], print_line: PrintLine, *, dry_run: bool) -> int:
+def report_repair(parts: list[Part], print_line: PrintLine, *, dry_run: bool) -> int:
+    """Prints what was done or would be, and returns the exit code."""
     decisions = [part.decision for part in parts]
     if any(each.refusals for each in decisions):
         print_line("not repaired: nothing was changed")

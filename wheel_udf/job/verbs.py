@@ -199,10 +199,11 @@ def _act(
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
-    print_line(_act_text(asked.verb, count, noun, dry_run=asked.dry_run))
+    print_line(act_text(asked.verb, count, noun, dry_run=asked.dry_run))
 
 
-def _act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
+def act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
+    """The sentence that says what an act has changed."""
     noun = noun if count == 1 else _PLURAL[noun]
     return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{_DONE[verb]} {count} {noun}"
 

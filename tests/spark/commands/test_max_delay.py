@@ -16,7 +16,7 @@ from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.operations import parse_operations
 from wheel_udf.commands.parse import parse_commands
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.job.sources.topics import _delayed
+from wheel_udf.job.sources.topics import delayed_to_level
 from wheel_udf.stream.sharded_query import clocked
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def topics_of_levels(spark: SparkSession) -> DataFrame:
     commands = frame(
         spark, f"offset AS schedule_id, cast(null AS timestamp) AS deliver_at, {NOON} AS event_time"
     )
-    within, beyond = (_delayed(commands.where(f"offset = {n}"), DAY_MS + n - 1) for n in (1, 2))
+    within, beyond = (delayed_to_level(commands.where(f"offset = {n}"), DAY_MS + n - 1) for n in (1, 2))
     return within.unionByName(beyond)
 
 

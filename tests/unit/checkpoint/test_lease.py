@@ -23,7 +23,7 @@ from wheel_udf.common.errors import LeaseError
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that this process holds is refused at once, without the wait for a query that has just ended."""
-    monkeypatch.setattr(module, "_TRIES", 2)
+    monkeypatch.setattr(module, "TRIES", 2)
 
 
 HOLD = "import sys; from wheel_udf.checkpoint.lease import Lease; lease = Lease(sys.argv[1]).acquire(); print('held', flush=True); sys.stdin.read()"
@@ -241,7 +241,7 @@ def test_a_lease_whose_file_was_removed_while_it_waited_is_taken_on_the_new_file
         if len(locked) == 1:
             file.unlink()
 
-    monkeypatch.setattr(module, "_lock", lock_and_remove)
+    monkeypatch.setattr(module, "lock_file", lock_and_remove)
     with Lease(str(tmp_path)):
         assert len(locked) == 2
         assert json.loads((tmp_path / "wheel.lease").read_text())["pid"] == os.getpid()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wheel_udf.job.verbs import _act_text
+from wheel_udf.job.verbs import act_text
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from wheel_udf.job.verbs import _act_text
 def test_an_act_says_what_it_did_or_would_do(
     verb: str, count: int, noun: str, dry_run: bool, text: str
 ) -> None:
-    assert _act_text(verb, count, noun, dry_run=dry_run) == text
+    assert act_text(verb, count, noun, dry_run=dry_run) == text

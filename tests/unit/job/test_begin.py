@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that this process holds is refused at once, without the wait for a query that has just ended."""
-    monkeypatch.setattr(lease_module, "_TRIES", 2)
+    monkeypatch.setattr(lease_module, "TRIES", 2)
 
 
 def written(folder: Path, *, tiered: bool = False) -> Path:

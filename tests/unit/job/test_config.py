@@ -683,7 +683,7 @@ def test_what_the_options_say_about_start_and_loss_stays_and_the_end_is_ours() -
 )
 def test_an_override_sets_one_value_at_a_dotted_path(override: str, expected: dict[str, Any]) -> None:
     settings: dict[str, Any] = {}
-    config._apply(settings, override)
+    config.apply_override(settings, override)
     assert settings == expected
 
 

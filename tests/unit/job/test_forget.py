@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.job.arguments import parse
-from wheel_udf.job.forget import Line, _of_copies, _of_sources, _table_line, report
+from wheel_udf.job.forget import Line, lines_of_copies, lines_of_sources, report, table_line
 from wheel_udf.job.loader import load
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -52,7 +52,7 @@ def test_the_report_is_a_table_and_the_commands_that_remove_the_rest() -> None:
     ],
 )
 def test_a_table_keeps_older_versions_until_vacuum(count: int | None, line: Line, *, vectors: bool) -> None:
-    assert _table_line("a`b", count, vectors=vectors) == line
+    assert table_line("a`b", count, vectors=vectors) == line
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_table_keeps_older_versions_until_vacuum(count: int | None, line: Line
 )
 def test_sources_are_named_and_left(name: str, places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHEEL_UDF_KAFKA", "localhost:9092")
-    assert [line.place for line in _of_sources(load(CONF / f"{name}.yml"))] == places
+    assert [line.place for line in lines_of_sources(load(CONF / f"{name}.yml"))] == places
 
 
 def test_what_a_repair_has_taken_out_is_named(tmp_path: Path) -> None:
@@ -73,7 +73,10 @@ def test_what_a_repair_has_taken_out_is_named(tmp_path: Path) -> None:
     for name in ("a[1]-repaired-2026", "a1-repaired-2026", "a[1]"):
         (tmp_path / name).mkdir()
 
-    assert [line.place for line in _of_copies(config)] == [f"copy {tmp_path}/a[1]-repaired-2026", "elsewhere"]
+    assert [line.place for line in lines_of_copies(config)] == [
+        f"copy {tmp_path}/a[1]-repaired-2026",
+        "elsewhere",
+    ]
 
 
 def test_the_copies_of_a_tiered_checkpoint_are_beside_its_parts(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_the_copies_of_a_tiered_checkpoint_are_beside_its_parts(tmp_path: Path) 
     config = load(CONF / "scheduler.yml", [f"checkpoint={tmp_path}", *tiered])
     (tmp_path / "wheel-repaired-2026").mkdir()
 
-    assert [line.place for line in _of_copies(config)] == [
+    assert [line.place for line in lines_of_copies(config)] == [
         f"copy {tmp_path}/wheel-repaired-2026",
         "elsewhere",
     ]

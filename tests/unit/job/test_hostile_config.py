@@ -85,7 +85,7 @@ def test_any_text_behind_set_is_a_setting_or_an_error(octets: bytes) -> None:
     override = octets.decode(errors="replace")
     faults: list[str] | None = None
     try:
-        loader.check(loader._mapping(SMALL.decode(), "job.yml"), [override])
+        loader.check(loader.mapping_of_text(SMALL.decode(), "job.yml"), [override])
     except ConfigErrors as error:
         faults = [str(fault) for fault in error.faults]
     assert faults is None or (faults and all(faults))

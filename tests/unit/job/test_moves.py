@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import say
 from wheel_udf.common.errors import TransferError
 from wheel_udf.job.loader import load
-from wheel_udf.job.moves import _require_same_sources, _say_content
+from wheel_udf.job.moves import require_same_sources, say_content
 from wheel_udf.transfer.manifest import Manifest
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 def test_the_content_of_an_export_is_told_as_an_account() -> None:
     lines: list[str] = []
 
-    _say_content(MANIFEST, lines.append)
+    say_content(MANIFEST, lines.append)
 
     assert lines == [
         "  account   1,200 pending; counted so far: 3,000 fired, 1 applied",
@@ -52,7 +52,7 @@ def test_a_folder_that_hadoop_cannot_hold_is_refused_before_spark_starts(verb: s
 def test_each_source_of_the_new_job_needs_a_position(name: str, sources: int) -> None:
     config = load(ROOT / "conf" / f"{name}.yml")
     if sources == len(MANIFEST.positions):
-        _require_same_sources(config, MANIFEST, "export")
+        require_same_sources(config, MANIFEST, "export")
     else:
         with pytest.raises(TransferError, match="another number of sources: export = 1; rule: 2"):
-            _require_same_sources(config, MANIFEST, "export")
+            require_same_sources(config, MANIFEST, "export")

@@ -10,7 +10,7 @@ from tests.unit.checkpoint.damaged import flip, run
 from wheel_udf.checkpoint.inspection import Inspection
 from wheel_udf.checkpoint.repair import Evidence, decide_repair
 from wheel_udf.job import loader
-from wheel_udf.job.repair import Part, _finish, lines_of, repeat_risk, sink_places
+from wheel_udf.job.repair import Part, lines_of, repeat_risk, report_repair, sink_places
 from wheel_udf.job.replay import row_settings
 
 CONFIG = """
@@ -31,7 +31,7 @@ def part(folder: Path, held: int, *blind: str) -> Part:
 
 def finished(*parts: Part, dry_run: bool = False) -> tuple[int, list[str]]:
     said: list[str] = []
-    return _finish(list(parts), said.append, dry_run=dry_run), said
+    return report_repair(list(parts), said.append, dry_run=dry_run), said
 
 
 def damaged(folder: Path) -> Path:

@@ -17,7 +17,7 @@ CONFIGS = sorted(CONF.glob("*.yml"))
 
 
 def settings_of(file: Path) -> dict[str, Any]:
-    return loader._mapping(file.read_text(encoding="utf-8"), file.name)
+    return loader.mapping_of_text(file.read_text(encoding="utf-8"), file.name)
 
 
 def schema_of(file: Path) -> Draft202012Validator:
@@ -60,7 +60,7 @@ def test_each_shipped_config_names_its_schema_and_fits_it(file: Path) -> None:
 def test_a_config_that_is_wrong_does_not_fit_its_schema(override: str) -> None:
     file = CONF / "scheduler.yml"
     settings = settings_of(file)
-    loader._apply(settings, override)
+    loader.apply_override(settings, override)
     assert not schema_of(file).is_valid(settings)
 
 

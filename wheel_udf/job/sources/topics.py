@@ -39,7 +39,7 @@ def read_topics(
     for topic, level_ms in sorted(levels.topics.items()):
         options = kafka_options.for_level_topic(given, topic, paused=level_ms in levels.paused)
         records = _records(spark, source, options)
-        frame = frame.unionByName(_delayed(kafka_commands(records, preset), level_ms))
+        frame = frame.unionByName(delayed_to_level(kafka_commands(records, preset), level_ms))
     return frame
 
 
@@ -49,7 +49,7 @@ def _records(spark: SparkSession, source: KafkaSourceConfig, options: dict[str, 
     return records.where(_is_before(ends)) if ends else records
 
 
-def _delayed(commands: DataFrame, level_ms: int) -> DataFrame:
+def delayed_to_level(commands: DataFrame, level_ms: int) -> DataFrame:
     """Gives commands the delay of a level, unless they name a due time."""
     given = F.col("delay") if "delay" in commands.columns else F.lit(None)
     own = F.when(F.col("deliver_at").isNull(), F.lit(f"{level_ms} ms"))
