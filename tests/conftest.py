@@ -112,10 +112,8 @@ def _secrets() -> Iterator[None]:
     """
     from wheel_udf.common import secrets
 
-    before = set(secrets._known)
-    yield
-    secrets._known.clear()
-    secrets._known.update(before)
+    with secrets.forget_at_end():
+        yield
 
 
 def _jvm_is_up() -> bool:

@@ -24,7 +24,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +59,17 @@ def hide_from_now_on(text: str) -> None:
     forms = {text, text.strip(), repr(text)[1:-1], json.dumps(text)[1:-1], " ".join(text.split())}
     with _known_lock:
         _known.update(forms)
+
+
+@contextmanager
+def forget_at_end() -> Iterator[None]:
+    """What is first seen as a secret inside is forgotten at the end."""
+    before = set(_known)
+    try:
+        yield
+    finally:
+        with _known_lock:
+            _known.intersection_update(before)
 
 
 def remember_options(options: Mapping[str, Any]) -> None:

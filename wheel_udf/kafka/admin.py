@@ -53,7 +53,7 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 _log = logging.getLogger(__name__)
 
-_clients: dict[str, tuple[AdminClient, list[KafkaError]]] = {}
+open_clients: dict[str, tuple[AdminClient, list[KafkaError]]] = {}
 """By settings: the client, and the errors that it has reported since the last question."""
 
 _clients_lock: Final = threading.Lock()
@@ -186,9 +186,10 @@ def create(options: Mapping[str, str], topic: str, partitions: int = -1) -> None
 
 
 def close_all() -> None:
-    """Closes all clients; the next question opens a new one."""
+    """Closes all clients; the next question opens a new one, and warns again."""
     with _clients_lock:
-        _clients.clear()
+        open_clients.clear()
+        _warned.clear()
 
 
 @contextmanager
@@ -212,7 +213,7 @@ def _asking(
         yield question
     except KafkaException as fault:
         with _clients_lock:
-            _clients.pop(str(settings), None)
+            open_clients.pop(str(settings), None)
         error = fault.args[0] if question is None else question.cause_of(fault.args[0])
         # Hidden before it is cut: half a password is a secret too.
         reason = re.sub(r"\s+", " ", hide(f"{error.name()}: {error.str()}"))[:300]
@@ -239,15 +240,15 @@ class _Question:
 
         self._kafka: Any = admin
         with _clients_lock:
-            if (key := str(settings)) not in _clients:
+            if (key := str(settings)) not in open_clients:
                 reported: list[KafkaError] = []
                 own: dict[str, Any] = {
                     "error_cb": reported.append,
                     "log_level": 0,  # it would write to standard error what is in the errors here
                     "reconnect.backoff.max.ms": 1_000,  # not 10 s: a broker that is back is found in time
                 }
-                _clients[key] = admin.AdminClient({**settings, **own}), reported
-            self._admin, self._reported = _clients[key]
+                open_clients[key] = admin.AdminClient({**settings, **own}), reported
+            self._admin, self._reported = open_clients[key]
         self._timeout_s = timeout_s
         self._admin.poll(0)
         self._reported.clear()

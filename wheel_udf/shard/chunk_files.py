@@ -58,7 +58,6 @@ REFS_FOLDER: Final = "refs"
 LEAST_CHARACTERS: Final = 4_096
 """A shorter chunk costs less in the row of the state than a file of its own."""
 
-_OPEN_FILES: Final = 64
 _MARGIN_BATCHES: Final = 2
 _DIGEST_BYTES: Final = 16
 
@@ -66,6 +65,12 @@ _sound: set[str] = set()
 """Files that this process has written or compared with their digest. A file is never changed."""
 _swept: set[str] = set()
 """Folders in which this process has looked for files that no state refers to."""
+
+
+def forget_files() -> None:
+    """Forgets what this process knows of files and folders, as a new process."""
+    _sound.clear()
+    _swept.clear()
 
 
 @dataclass(frozen=True)
@@ -104,12 +109,14 @@ class ChunkFiles:
         folder: Their folder.
         batch: The batch that is running; -1 to read only.
         retain: See :class:`ChunkPlace`, as of `least`.
+        most_open: How many files stay mapped into memory.
     """
 
     folder: Path
     batch: int = -1
     retain: int = 0
     least: int | None = None
+    most_open: int = 64
     _maps: OrderedDict[str, mmap] = field(default_factory=OrderedDict, init=False, repr=False)
 
     def open(self, name: str) -> FileText:
@@ -145,7 +152,7 @@ class ChunkFiles:
                 raise _damaged(place) from None
             _require_sound(place, found)
             self._maps[name] = found
-            if len(self._maps) > _OPEN_FILES:
+            if len(self._maps) > self.most_open:
                 self._maps.popitem(last=False)[1].close()
         return found
 

@@ -174,16 +174,16 @@ class Chunk:
         head = start + self.keys
         body = head + self.head
         if not self.head:
-            return _decoded(whole[start:end], columns)
+            return decoded_table(whole[start:end], columns)
         in_keys, in_head = ([name for name in columns if name in of] for of in (KEY_COLUMNS, _HEAD_COLUMNS))
         in_body = [name for name in columns if name not in (*in_keys, *in_head)]
         parts = []
         if in_keys or not columns:
             parts.append(RowKeys(whole, start).table(*in_keys))
         if in_head or not columns:
-            parts.append(_decoded(whole[head:body], in_head))
+            parts.append(decoded_table(whole[head:body], in_head))
         if in_body or not columns:
-            parts.append(_decoded(whole[body:end], in_body))
+            parts.append(decoded_table(whole[body:end], in_body))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
 
@@ -208,7 +208,7 @@ def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     return packed(rows), base64_of(encoded(head)), base64_of(encoded(body))
 
 
-def _decoded(text: str, columns: Sequence[str]) -> pa.Table:
+def decoded_table(text: str, columns: Sequence[str]) -> pa.Table:
     """The table of one stream; with ``columns``, only these."""
     octets = pa.py_buffer(octets_of(text))
     # The schema stands in front of the rows.

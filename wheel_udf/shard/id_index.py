@@ -89,7 +89,7 @@ def places_of(runs: Sequence[Chunk], ids: pa.Array) -> Places:
     hashes = hashes_of(pa.chunked_array([ids]))
     by_hash = np.argsort(hashes)
     hashes = hashes[by_hash]
-    found = [_Run(run).found(hashes) for run in runs]
+    found = [IndexRun(run).found(hashes) for run in runs]
     codes, numbers, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     codes = by_hash[codes]
     order = np.lexsort((codes, numbers))
@@ -149,7 +149,7 @@ def _run_of(chunks: Sequence[Chunk], first: int) -> Chunk:
 
 def _merged(runs: Sequence[Chunk], alive: Int64s) -> list[Chunk]:
     """One run of the rows of several runs whose chunks are still there; none if there are no such rows."""
-    opened = [_Run(run) for run in runs]
+    opened = [IndexRun(run) for run in runs]
     numbers, sizes = (
         np.concatenate([_NONE, *parts])
         for parts in ([run.numbers for run in opened], [run.sizes for run in opened])
@@ -228,7 +228,7 @@ def _numbers(octets: Octets) -> Int64s:
     return wide.view("<i8").ravel()
 
 
-class _Run:
+class IndexRun:
     """A run, of which parts are decoded."""
 
     def __init__(self, run: Chunk) -> None:

@@ -114,13 +114,9 @@ def test_no_name_makes_the_match_of_a_pattern_with_many_stars_endless(stars: int
 @example(b"${file:" + b"x" * 10_000 + b"}")
 @example(b"a" * 200_000)
 def test_any_text_of_a_setting_is_filled_in_or_stays_with_a_reason(octets: bytes) -> None:
-    known = set(secrets._known)
     text = octets.decode(errors="replace")
-    try:
+    with secrets.forget_at_end():
         filled, faults = resolve({"password": text})
         assert filled == {"password": text}  # no such variable, no such file
         assert all(isinstance(fault, ConfigError) for fault in faults.values())
         assert len(text.strip()) < secrets.SHORTEST or hide(text) != text
-    finally:
-        secrets._known.clear()
-        secrets._known.update(known)

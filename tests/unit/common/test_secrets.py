@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from wheel_udf.common import secrets
 from wheel_udf.common.errors import ConfigErrors, SinkError
 from wheel_udf.common.secrets import hide, hide_from_now_on, redacted, remember_options, resolve
 from wheel_udf.job import begin, loader as config
@@ -23,11 +22,6 @@ destinations: {a: {sink: json, path: out}}
 rejects: {sink: json, path: bad}
 checkpoint: state
 """
-
-
-@pytest.fixture(autouse=True)
-def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_known", set())
 
 
 def test_variables_and_files_are_put_in_wherever_they_stand(
@@ -61,7 +55,7 @@ def test_missing_variables_and_files_are_told_together_with_all_other_faults(tmp
         "wheel={tick: '${env:WHEEL_NO_SUCH_NAME}', size: 1}",
     ]
     with pytest.raises(ConfigErrors) as caught:
-        config.check(config._mapping(GOOD, "job.yml"), overrides)
+        config.check(config.mapping_of_text(GOOD, "job.yml"), overrides)
     assert [str(fault) for fault in caught.value.faults] == [
         (
             f"there is no readable text file {tmp_path}/none; there is no environment variable (no name): "
@@ -133,7 +127,7 @@ def test_no_fault_of_a_config_shows_a_secret(monkeypatch: pytest.MonkeyPatch) ->
         "wheel={size: '${env:WHEEL_CANARY}', more: '${env:WHEEL_CANARY}'}",
     ]
     with pytest.raises(ConfigErrors) as caught:
-        config.check(config._mapping(GOOD, "job.yml"), overrides)
+        config.check(config.mapping_of_text(GOOD, "job.yml"), overrides)
     assert len(caught.value.faults) == 5
     assert CANARY[:8] not in str(caught.value)
 

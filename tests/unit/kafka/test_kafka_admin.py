@@ -49,7 +49,7 @@ def test_a_cluster_that_is_not_there_is_told_in_seconds_with_the_reason_and_with
         kafka_admin.describe(options, ["t"], timeout_ms=500)
     assert "kafka.bootstrap.servers = '127.0.0.1:1'" in str(caught.value)
     assert "canary" not in str(caught.value)
-    assert kafka_admin._clients == {}
+    assert kafka_admin.open_clients == {}
 
 
 def test_a_file_of_certificates_that_is_not_there_is_told() -> None:
@@ -69,9 +69,9 @@ def test_a_file_of_certificates_that_is_not_there_is_told() -> None:
     ],
 )  # fmt: skip
 def test_a_cluster_that_only_sparks_client_can_log_in_to_is_not_asked_and_the_log_says_so_once(
-    options: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    options: dict[str, str], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(kafka_admin, "_warned", set())
+    kafka_admin.close_all()
     assert kafka_admin.describe(options, ["a", "b"]) == {"a": TopicInfo(1), "b": TopicInfo(1)}
     assert kafka_admin.missing_topics(options, ["a"]) == []
     assert kafka_admin.topic_names(options) == []
@@ -90,7 +90,7 @@ def test_a_cluster_whose_certificate_only_the_jvm_may_trust_is_not_asked(
     assert kafka_admin.describe(options, ["a"]) == {"a": TopicInfo(partitions=1)}
     (line,) = caplog.messages
     assert "(_SSL: " in line
-    assert kafka_admin._clients == {}
+    assert kafka_admin.open_clients == {}
 
 
 def test_without_confluent_kafka_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,9 @@ OLDEST = RETAIN + 2
 
 
 @pytest.fixture(autouse=True)
-def _another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def _another_process() -> None:
     """Each test is a process that has written and checked nothing yet."""
-    forget_process(monkeypatch)
-
-
-def forget_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_files, "_sound", set())
-    monkeypatch.setattr(chunk_files, "_swept", set())
+    chunk_files.forget_files()
 
 
 def of_batch(folder: Path, batch: int) -> ChunkFiles:
@@ -62,9 +58,8 @@ def test_the_same_text_of_the_same_batch_has_the_same_name(tmp_path: Path) -> No
     assert names_in(tmp_path) == sorted({first, of_batch(tmp_path, 8).keep("a text")})
 
 
-def test_more_files_than_may_be_open_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_files, "_OPEN_FILES", 2)
-    files = of_batch(tmp_path, 0)
+def test_more_files_than_may_be_open_are_read(tmp_path: Path) -> None:
+    files = replace(of_batch(tmp_path, 0), most_open=2)
     texts = [files.open(files.keep(f"text {n}")) for n in range(5)]
 
     assert [text[0:6] for text in (*texts, *texts)] == [f"text {n}" for n in range(5)] * 2
@@ -82,7 +77,7 @@ def test_a_file_that_is_damaged_is_named(
 ) -> None:
     name = of_batch(tmp_path, 7).keep("a text of some length")
     damage(tmp_path / name)
-    forget_process(monkeypatch)
+    chunk_files.forget_files()
 
     with pytest.raises(CheckpointError, match=f"a file of the checkpoint is damaged: .*{name}"):
         of_batch(tmp_path, 8).open(name)[0:1]
@@ -93,7 +88,7 @@ def test_a_damaged_file_is_whole_again_when_its_batch_is_repeated(
 ) -> None:
     name = of_batch(tmp_path, 7).keep("a text of some length")
     tear(tmp_path / name)
-    forget_process(monkeypatch)
+    chunk_files.forget_files()
 
     assert of_batch(tmp_path, 7).keep("a text of some length") == name
     assert of_batch(tmp_path, 8).open(name)[0:6] == "a text"
@@ -163,7 +158,7 @@ def test_files_of_tasks_that_were_killed_are_removed_by_a_later_process(
         "the state of a batch before may be needed"
     )
 
-    forget_process(monkeypatch)
+    chunk_files.forget_files()
     of_batch(tmp_path, 4 + OLDEST).release_files([name], [name])
 
     assert names_in(tmp_path) == [name]
@@ -192,7 +187,7 @@ def test_every_state_that_spark_keeps_is_readable_over_kills_repeats_and_repairs
         batch = max(versions)
         before = versions[batch]
         if data.draw(st.booleans()):
-            chunk_files._swept.clear()
+            chunk_files.forget_files()
         files = of_batch(folder, batch)
         kept = {name: text for name, text in before.items() if data.draw(st.booleans())}
         added = [f"{turn} {n}" for n in range(data.draw(st.integers(0, 2)))]

@@ -19,7 +19,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard import chunk_sizes, chunks, id_index, row_keys, state as shard_state
 from wheel_udf.shard.chunk_sizes import Sizes
 from wheel_udf.shard.chunks import Chunk
-from wheel_udf.shard.id_index import Places, _Run
+from wheel_udf.shard.id_index import IndexRun, Places
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table
 from wheel_udf.wheel.step import advance
@@ -125,7 +125,7 @@ def test_a_step_that_asks_the_index_does_as_one_that_searches_all_chunks(run: Ru
 
 def everywhere(runs: Sequence[Chunk], ids: pa.Array) -> Places:
     """The former look-up: each id may be in each row of each chunk."""
-    sizes = [pair for run in map(_Run, runs) for pair in zip(run.numbers, run.sizes, strict=True)]
+    sizes = [pair for run in map(IndexRun, runs) for pair in zip(run.numbers, run.sizes, strict=True)]
     codes = np.arange(len(ids))
     return {
         int(number): (np.repeat(codes, size), np.tile(np.arange(size), len(ids))) for number, size in sizes
@@ -139,13 +139,13 @@ def everywhere(runs: Sequence[Chunk], ids: pa.Array) -> Places:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The characters of each stream that is decoded."""
     seen: list[int] = []
-    decoded = chunks._decoded
+    decoded = chunks.decoded_table
 
     def counted(text: str, columns: Any) -> pa.Table:
         seen.append(len(text))
         return decoded(text, columns)
 
-    monkeypatch.setattr(chunks, "_decoded", counted)
+    monkeypatch.setattr(chunks, "decoded_table", counted)
     return seen
 
 
