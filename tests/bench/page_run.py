@@ -145,7 +145,7 @@ def opened(subject: Subject) -> dict[str, float]:
     with PageServer(subject, Access("127.0.0.1", 0, False, None, ())) as server:
         found["page"] = seconds(lambda: urlopen(server.url).read())  # the address is this process's own
         while missing := awaited.keys() - {
-            name for name, figure in server._reader.figures().items() if figure.at_ms is not None
+            name for name, figure in server.reader.figures().items() if figure.at_ms is not None
         }:
             _note(found, awaited, missing, began_s)
             time.sleep(_POLL_S)

@@ -33,9 +33,9 @@ class PageServer:
     """
 
     def __init__(self, subject: Subject, access: Access, *, every_ms: int = 5_000) -> None:
-        self._reader = Reader(readings_of(subject), every_ms=every_ms)
+        self.reader = Reader(readings_of(subject), every_ms=every_ms)
         self._tasks = Tasks()
-        app = make_app(Page(subject, access, self._reader, self._tasks, wall_clock_ms))
+        app = make_app(Page(subject, access, self.reader, self._tasks, wall_clock_ms))
         self._sockets: dict[int, Any] = {}
         self._left: list[Any] = []
         try:
@@ -62,7 +62,7 @@ class PageServer:
 
     def __enter__(self) -> Self:
         """Begins to read and to serve."""
-        self._reader.start()
+        self.reader.start()
         self._thread.start()
         return self
 
@@ -70,7 +70,7 @@ class PageServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends after the readings and the task that run."""
-        self._reader.stop()
+        self.reader.stop()
         self._tasks.stop()
         wake = next(each for each in self._sockets.values() if isinstance(each, trigger))
         wake.pull_trigger(self._leave)  # in the thread of the server
@@ -79,7 +79,7 @@ class PageServer:
         # pipe, which has to be open.
         for each in self._left:
             each.close()
-        self._reader.join()
+        self.reader.join()
 
     def _leave(self, _: None = None) -> None:
         """Ends the loop of the server's thread: it runs as long as there are sockets."""

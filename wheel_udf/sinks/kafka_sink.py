@@ -153,12 +153,12 @@ class KafkaSink(WithoutRecord):
         Cost: one Spark job, and before it one that counts the rows that are too large, unless `largest_to` shows that
         there are none.
         """
-        check = self._check_topics(rows_to)
+        check = self.check_topics(rows_to)
         for _ in range(_LOOKS - 1):
             try:
                 return self._send(frame, check, largest_to or {}, shape)
             except Exception:
-                before, check = check, self._check_topics(rows_to)
+                before, check = check, self.check_topics(rows_to)
                 if check == before:
                     raise
         return self._send(frame, check, largest_to or {}, shape)
@@ -180,7 +180,7 @@ class KafkaSink(WithoutRecord):
         Raises:
             SinkError: The cluster does not answer.
         """
-        check = self._check_topics(rows_to)
+        check = self.check_topics(rows_to)
         rows, left_out = self._checked(frame, check, largest_to, shape)
         return rows, {name: self._limit(info) for name, info in check.infos.items()}, left_out
 
@@ -215,7 +215,7 @@ class KafkaSink(WithoutRecord):
 
     # --- topics ---------------------------------------------------------------------------------------
 
-    def _check_topics(self, names: Collection[str]) -> TopicCheck:
+    def check_topics(self, names: Collection[str]) -> TopicCheck:
         """Describes topics before a write, and creates missing ones if the sink may."""
         return check_topics(self.options, names, create=self.create)
 

@@ -29,7 +29,7 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 
-_READ_IN: Final = "4.2."
+READ_IN: Final = "4.2."
 """The versions of pyspark whose serializer is known."""
 _NEEDED: Final = (
     "pickleSer",
@@ -83,7 +83,7 @@ def take_arrow() -> None:
     """Lets pyspark pass Arrow rows to and from the next function of this process; for a worker that loads it."""
     import pyspark
 
-    if pyspark.__version__.startswith(_READ_IN):
+    if pyspark.__version__.startswith(READ_IN):
         _ANNOUNCED.is_so = _change_serializer()
 
 

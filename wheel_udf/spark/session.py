@@ -83,7 +83,7 @@ def build_session(
         return running
     if master is not None:
         given["spark.master"] = master
-    spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, _local(given))
+    spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, local_settings(given))
     note_built(spark)
     if checkpoint is not None:
         use_plain_renames(spark, checkpoint)
@@ -92,10 +92,11 @@ def build_session(
 
 def stop_session(spark: SparkSession) -> None:
     """Cancels the batches of the streaming queries, stops these, then Spark. A JVM that has ended is no error."""
-    at_end(lambda: _stop(spark))
+    at_end(lambda: end_session(spark))
 
 
-def _stop(spark: SparkSession) -> None:
+def end_session(spark: SparkSession) -> None:
+    """The work of :func:`stop_session`, on the thread of the caller."""
     try:
         for query in spark.streams.active:
             query.stop()
@@ -204,7 +205,7 @@ def _submitted(app_name: str, given: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _local(given: Mapping[str, str]) -> dict[str, str]:
+def local_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
     java.find_java()
     folder = os.environ.get("SPARK_CONF_DIR")
@@ -248,7 +249,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with _environment(settings):
+        with environment_with(settings):
             return builder.getOrCreate()
     except PySparkRuntimeError as fault:
         raise SessionError(
@@ -260,7 +261,7 @@ def _start(app_name: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+def environment_with(settings: Mapping[str, str]) -> Iterator[None]:
     """Sets the environment variables that Spark reads when it starts, for that moment."""
     # Workers would run the first python3 on PATH: pyspark reads this from the environment and not from the
     # configuration.

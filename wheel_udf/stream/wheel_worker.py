@@ -137,7 +137,7 @@ class WheelWorker(ShardWorker):
             state,
             commands,
             self.now_ms(state.clock_ms, rows, group),
-            0 if waits else self._share(shard, rows.tick.share),
+            0 if waits else self.share_of_limit(shard, rows.tick.share),
             memory_ms=self.memory_ms,
             policies=policies,
         )
@@ -197,7 +197,7 @@ class WheelWorker(ShardWorker):
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
 
-    def _share(self, shard: int, of_tick: int | None) -> int | None:
+    def share_of_limit(self, shard: int, of_tick: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
         if self.limit is None or of_tick is not None:
             return of_tick

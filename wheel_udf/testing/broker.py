@@ -77,7 +77,7 @@ class LocalKafka:
         port: int | None = None,
     ) -> None:
         self._given_folder, self._properties, self._heap = folder, dict(properties or {}), heap
-        self._folder: Path | None = None
+        self.folder: Path | None = None
         self._ports: tuple[int, int] | None = None if port is None else (port, free_ports()[1])
         self._broker: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -118,11 +118,11 @@ class LocalKafka:
         if self._external or self._broker is not None:
             return self
         program, class_path = java.find_java(), _class_path()
-        self._folder = self._given_folder or self._folder or Path(tempfile.mkdtemp(prefix="wheel-kafka-"))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder = self._given_folder or self.folder or Path(tempfile.mkdtemp(prefix="wheel-kafka-"))
+        self.folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self.stop)
         try:
-            self._start_on_some_port([str(program), "-cp", class_path], self._folder)
+            self._start_on_some_port([str(program), "-cp", class_path], self.folder)
         except BaseException:
             self.stop()
             raise
@@ -178,9 +178,9 @@ class LocalKafka:
             with suppress(subprocess.TimeoutExpired):
                 self._broker.wait(_LONGEST_STOP_S)
             self._end()
-        if self._folder is not None and self._given_folder is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self.folder is not None and self._given_folder is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
         atexit.unregister(self.stop)
 
     def kill(self) -> None:

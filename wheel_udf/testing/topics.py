@@ -39,7 +39,7 @@ def create_topics(
         ConfigError: confluent-kafka is not installed.
         SessionError: The broker refuses (for example because a topic exists), or does not answer.
     """
-    admin = _admin(bootstrap, client)
+    admin = topics_admin(bootstrap, client)
     from confluent_kafka.cimpl import NewTopic
 
     asked = [
@@ -65,7 +65,7 @@ def delete_topics(
         ConfigError: confluent-kafka is not installed.
         SessionError: The broker refuses, or does not answer.
     """
-    admin = _admin(bootstrap, client)
+    admin = topics_admin(bootstrap, client)
     if there := [name for name in names if name in admin.list_topics(timeout=timeout_s).topics]:
         gone = admin.delete_topics(there, operation_timeout=timeout_s, request_timeout=timeout_s)
         _wait(gone, "the topic cannot be deleted", timeout_s)
@@ -82,7 +82,8 @@ def _wait(answers: Mapping[str, Future[None]], what: str, timeout_s: float) -> N
             raise SessionError(what, field=name, value=value) from fault
 
 
-def _admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
+def topics_admin(bootstrap: str, client: Mapping[str, str] | None) -> AdminClient:
+    """A client that makes and drops topics."""
     if (fault := missing_package("confluent_kafka", "kafka", "wheel_udf.testing.topics")) is not None:
         raise fault
     from confluent_kafka.admin import AdminClient

@@ -43,14 +43,14 @@ def hold(mark: str, module: str, name: str) -> None:
 
 def note_jobs(mark: str) -> None:
     """Lets the end of the session write down which jobs run."""
-    before = session._stop
+    before = session.end_session
 
     def stop(spark: SparkSession) -> None:
         jobs = spark.sparkContext.statusTracker().getActiveJobsIds()
         Path(f"{mark}.jobs").write_text(str(jobs), encoding="utf-8")
         before(spark)
 
-    session._stop = stop  # type: ignore[assignment]
+    session.end_session = stop  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -301,8 +301,8 @@ def test_a_compacted_topic_takes_no_record_without_a_key(
 class StaleSink(KafkaSink):
     """Uses at its first check the state of the topics before they were changed."""
 
-    def _check_topics(self, *args: Any) -> Any:
-        check = super()._check_topics(*args)
+    def check_topics(self, *args: Any) -> Any:
+        check = super().check_topics(*args)
         if not hasattr(self, "stale"):
             unlimited = {name: kafka_admin.TopicInfo(partitions=1) for name in check.infos}
             object.__setattr__(self, "stale", True)

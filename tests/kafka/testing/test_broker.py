@@ -111,7 +111,7 @@ def test_two_brokers_do_not_meet_and_a_temporary_folder_goes_with_its_broker(
     kafka: KafkaWorld, own: None
 ) -> None:
     with LocalKafka() as other:
-        folder = other._folder
+        folder = other.folder
         assert folder.is_dir()
         assert KafkaWorld(other.bootstrap).topics() == set()
         assert other.bootstrap != kafka.bootstrap
@@ -159,7 +159,7 @@ def test_an_external_broker_is_used_and_never_stopped(
 def test_a_broker_does_not_outlive_an_owner_that_is_killed(own: None) -> None:
     program = (
         "import sys; from wheel_udf.testing.broker import LocalKafka; b = LocalKafka().start(); "
-        "print(b.pid, b._folder, flush=True); sys.stdin.read()"
+        "print(b.pid, b.folder, flush=True); sys.stdin.read()"
     )
     owner = subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -204,7 +204,7 @@ def test_frames_of_objects_may_be_mixed_with_those_of_arrow() -> None:
 
 
 def test_another_version_of_pyspark_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_groups, "_READ_IN", "3.5.")
+    monkeypatch.setattr(arrow_groups, "READ_IN", "3.5.")
     take_arrow()
     assert read(serializer())[0][0]["id"].tolist() == ["a", None]
 

@@ -29,7 +29,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_local_session_uses_the_archive_beside_its_jars(archive: Path) -> None:
-    settings = session._local({})
+    settings = session.local_settings({})
 
     assert f'"-XX:SharedArchiveFile={archive}"' in settings[OPTIONS]
     assert "-Dlog4j2.configurationFile=file:///" in settings[OPTIONS]
@@ -37,18 +37,18 @@ def test_a_local_session_uses_the_archive_beside_its_jars(archive: Path) -> None
 
 
 def test_a_local_session_has_no_folder_of_files_on_its_class_path(archive: Path) -> None:
-    settings = session._local({})
+    settings = session.local_settings({})
 
-    with session._environment(settings):
+    with session.environment_with(settings):
         assert "SPARK_CONF_DIR" not in os.environ
     assert Path(settings["spark.metrics.conf"]).is_file()
 
 
 def test_a_session_on_a_cluster_keeps_the_conf_folder(archive: Path) -> None:
-    settings = session._local({"spark.master": "spark://host:7077"})
+    settings = session.local_settings({"spark.master": "spark://host:7077"})
 
     assert "SharedArchiveFile" not in settings[OPTIONS]
-    with session._environment(settings):
+    with session.environment_with(settings):
         assert os.environ["SPARK_CONF_DIR"] == str(jars.conf_folder())
 
 

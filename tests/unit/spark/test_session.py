@@ -127,7 +127,7 @@ def test_without_jars_in_the_environment_spark_downloads_them(
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
 
-    settings = session._local(given)
+    settings = session.local_settings(given)
 
     assert (settings.get("spark.jars"), settings.get("spark.jars.packages")) == (jar_files, packages)
 
@@ -141,7 +141,7 @@ def test_the_jars_of_the_environment_are_taken_before_a_download(
     (tmp_path / "jars" / "spark").mkdir(parents=True)
     (tmp_path / "jars" / "spark" / "delta.jar").touch()
 
-    settings = session._local({"spark.jars.packages": POSTGRES})
+    settings = session.local_settings({"spark.jars.packages": POSTGRES})
 
     assert settings["spark.driver.extraClassPath"] == f"{tmp_path}/jars/spark/delta.jar"
     assert settings["spark.jars.packages"] == POSTGRES
@@ -210,7 +210,7 @@ def test_the_jvm_starts_with_a_locale_that_has_all_names_of_files(
     monkeypatch: pytest.MonkeyPatch, given: str, started_with: str
 ) -> None:
     monkeypatch.setenv("LC_ALL", given)
-    with session._environment({}):
+    with session.environment_with({}):
         assert os.environ["LC_ALL"] == started_with
     assert os.environ["LC_ALL"] == given
 
@@ -221,7 +221,7 @@ def test_the_settings_of_memory_are_in_the_environment_only_while_spark_starts(
     monkeypatch.setenv("MALLOC_ARENA_MAX", "4")
     monkeypatch.delenv("MALLOC_TOP_PAD_", raising=False)
 
-    with session._environment(session.read_defaults(ROOT / "conf")):
+    with session.environment_with(session.read_defaults(ROOT / "conf")):
         assert (os.environ["MALLOC_ARENA_MAX"], os.environ["MALLOC_TOP_PAD_"]) == ("4", "67108864")
 
     assert os.environ["MALLOC_ARENA_MAX"] == "4"
@@ -237,7 +237,7 @@ def test_the_users_own_conf_folder_wins_over_the_project(
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
 
-    settings = session._local({"spark.mine": "2"})
+    settings = session.local_settings({"spark.mine": "2"})
 
     assert settings["spark.sql.shuffle.partitions"] == "7"
     assert settings["spark.mine"] == "2"
@@ -259,7 +259,7 @@ def test_only_in_local_mode_a_clock_that_steps_forward_does_not_cost_the_executo
 ) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
-    assert session._local(given).get("spark.storage.blockManagerHeartbeatTimeoutMs") == timeout
+    assert session.local_settings(given).get("spark.storage.blockManagerHeartbeatTimeoutMs") == timeout
 
 
 def test_python_and_library_pin_the_same_delta() -> None:

@@ -159,7 +159,9 @@ def test_a_seq_beyond_2_to_the_53_keeps_all_its_bits() -> None:
 
 
 def test_the_limit_of_a_batch_is_shared_by_the_shards_at_least_one_each() -> None:
-    shares = [step(shards=4, limit=limit)._share(shard, None) for limit in (2, 10) for shard in range(4)]
+    shares = [
+        step(shards=4, limit=limit).share_of_limit(shard, None) for limit in (2, 10) for shard in range(4)
+    ]
     assert shares == [1, 1, 1, 1, 3, 3, 2, 2]
 
 

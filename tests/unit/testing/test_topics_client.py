@@ -14,6 +14,6 @@ def test_notes_of_librdkafka_are_not_among_the_lines_of_a_program(monkeypatch: p
     # "BGQUEUE ... Purging 1 unserved events from background queue", on a busy machine
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(confluent_kafka.admin, "AdminClient", seen.append)
-    topics._admin("127.0.0.1:9", None)
-    topics._admin("127.0.0.1:9", {"log_level": 7})
+    topics.topics_admin("127.0.0.1:9", None)
+    topics.topics_admin("127.0.0.1:9", {"log_level": 7})
     assert [config["log_level"] for config in seen] == [4, 7]
