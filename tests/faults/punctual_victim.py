@@ -76,7 +76,7 @@ def put_traps(start: int) -> None:
     mine = f"{start}-".encode()
     _around(sender.Sender, "give", after=lambda given: _handed(given[2]))
     _around(sender.Sender, "confirm", after=lambda _: _TRAP.passes(NOT_NOTED))
-    _around(sender._Sent, "acknowledged", before=lambda given: _acknowledged(given[2].key(), mine))
+    _around(sender.SentRows, "acknowledged", before=lambda given: _acknowledged(given[2].key(), mine))
     _around(sender_note.SenderNote, "write", after=lambda _: _noted())
     _around(punctual.PunctualDelivery, "start", before=lambda given: _SENDERS.append(given[0].sender))
     kept = packing.producer_of

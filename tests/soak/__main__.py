@@ -46,7 +46,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     return asked
 
 
-def _run(modes: list[str], plan: Plan, out: Path) -> bool:
+def run_modes(modes: list[str], plan: Plan, out: Path) -> bool:
     """Runs the modes; whether the output of each is right. The samples are in the folder then."""
     from tests.soak.runs import Soak
     from tests.soak.sampler import Book, Listener
@@ -89,7 +89,7 @@ def _measure(modes: list[str], plan: Plan, out: Path) -> tuple[bool, list[report
     out.mkdir(parents=True, exist_ok=True)
     for name in ("work", "scratch"):
         shutil.rmtree(out / name, ignore_errors=True)
-    right = _run(modes, plan, out)
+    right = run_modes(modes, plan, out)
     samples = report.read_samples(out / "samples.jsonl")
     results = report.results_of(samples, plan, modes)
     report.draw(out / "soak.png", samples, results, modes, plan)

@@ -117,8 +117,8 @@ class PunctualDelivery:
             octets=facts.punctual.bytes,
             earlier=self._note.read(since),
         )
-        self._packer = Packer(facts, destinations)
-        self._lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
+        self.packer = Packer(facts, destinations)
+        self.lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
         self._posted, self._began_ms = "", elapsed_ms()
         self._posting, self._closing, self._ends = threading.Lock(), threading.Lock(), threading.Event()
         self._threads: list[threading.Thread] = []
@@ -128,7 +128,7 @@ class PunctualDelivery:
                 what, field="scheduled", rule="one query for a frame with punctual delivery", hint=hint
             )
         try:
-            self._post()
+            self.post_news()
             # Before the first batch: the entries of an earlier note for batches from `since` on, which are planned
             # anew, must not be read again.
             self._note.write(self.sender.confirmed())
@@ -184,14 +184,14 @@ class PunctualDelivery:
                 hint="repair it and restart: what was not acknowledged is delivered then",
             )
         rows_to, largest_to = leaving_to(statuses, "handed", "handed_largest")
-        records, left_out = self._packer.pack(frame, rows_to, largest_to)
+        records, left_out = self.packer.pack(frame, rows_to, largest_to)
         if rows_to:
             lag_ms = wall_clock_ms() - max(row.clock_ms for row in statuses)
             # A batch that is repeated has the clock of its first try, which may have been before a long pause: that is
             # no time of a batch.
-            self._lags_ms.append(max(0, min(lag_ms, elapsed_ms() - self._began_ms)))
+            self.lags_ms.append(max(0, min(lag_ms, elapsed_ms() - self._began_ms)))
         self.sender.give(batch_id, records)
-        self._post()
+        self.post_news()
         return left_out
 
     # --- news -----------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class PunctualDelivery:
         """
         if self._settings.ahead_ms is not None:
             return self._settings.ahead_ms
-        if not self._lags_ms:
+        if not self.lags_ms:
             return DEFAULT_AHEAD_MS
-        asked_ms = 2 * max(self._lags_ms) + (self._trigger_ms or 0) + _SPARE_MS
+        asked_ms = 2 * max(self.lags_ms) + (self._trigger_ms or 0) + _SPARE_MS
         return min(max(asked_ms, DEFAULT_AHEAD_MS), _LONGEST_MS)
 
     def _send(self) -> None:
@@ -221,13 +221,14 @@ class PunctualDelivery:
         while not self._ends.wait(_POST_EVERY_S):
             posts += 1
             try:
-                self._post()
+                self.post_news()
                 if posts % self._note_every == 0:
                     self._note.write(self.sender.confirmed())
             except Exception as fault:  # noqa: BLE001  # of a file system, of any class; it is tried again
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
 
-    def _post(self) -> None:
+    def post_news(self) -> None:
+        """Posts what the sender has confirmed, and notes it in the checkpoint."""
         # Serialised, so that older news cannot overwrite newer.
         with self._posting:
             if (

@@ -58,7 +58,7 @@ _UNCOUNTED: Final = 1_000
 
 
 @dataclass(eq=False)
-class _Sent:
+class SentRows:
     """Records that were sent together, until all are acknowledged."""
 
     sender: Sender
@@ -133,10 +133,10 @@ class Sender:
     earlier: tuple[Confirmed, ...] = ()
     fault: str | None = None
     _batch: int = field(init=False)
-    _heap: list[tuple[int, int, _Waiting]] = field(default_factory=list)
-    _sent: set[_Sent] = field(default_factory=set)
+    queue: list[tuple[int, int, _Waiting]] = field(default_factory=list)
+    _sent: set[SentRows] = field(default_factory=set)
     _producers: list[Producer] = field(default_factory=list)
-    _late: list[Int64s] = field(default_factory=list)
+    late_rows: list[Int64s] = field(default_factory=list)
     _lateness: LatenessHistogram = field(default_factory=LatenessHistogram)
     _held: list[int] = field(default_factory=lambda: [0, 0])
     _numbers: Iterator[int] = field(default_factory=count)
@@ -163,7 +163,7 @@ class Sender:
     def confirmed(self) -> tuple[Confirmed, ...]:
         """The confirmations of earlier senders, and last that of this one."""
         with self._changed:
-            lows = [sent.low_ms for sent in self._sent] + [head_ms for head_ms, _, _ in self._heap[:1]]
+            lows = [sent.low_ms for sent in self._sent] + [head_ms for head_ms, _, _ in self.queue[:1]]
             until_ms = min(lows) - 1 if lows else INT64_MAX
             return (*self.earlier, Confirmed(self.since, self._batch, until_ms))
 
@@ -233,7 +233,7 @@ class Sender:
             self.fault = self.fault or hide(why)
             self._changed.notify_all()
 
-    def confirm(self, sent: _Sent) -> None:
+    def confirm(self, sent: SentRows) -> None:
         """Records sent together are all acknowledged."""
         with self._changed:
             self._sent.discard(sent)
@@ -244,25 +244,25 @@ class Sender:
 
     def _push(self, waiting: _Waiting) -> None:
         # The number orders batches of one due time as they came.
-        heapq.heappush(self._heap, (waiting.head_ms, next(self._numbers), waiting))
+        heapq.heappush(self.queue, (waiting.head_ms, next(self._numbers), waiting))
 
     def _hold(self, rows: int, octets: int) -> None:
         self._held[0] += rows
         self._held[1] += octets
 
     def _count_late(self) -> None:
-        if self._late:
-            self._lateness = self._lateness.merge(LatenessHistogram.of(np.concatenate(self._late)))
-            self._late.clear()
+        if self.late_rows:
+            self._lateness = self._lateness.merge(LatenessHistogram.of(np.concatenate(self.late_rows)))
+            self.late_rows.clear()
 
-    def _take(self, now_ms: int) -> tuple[_Sent | None, list[_Run]]:
+    def _take(self, now_ms: int) -> tuple[SentRows | None, list[_Run]]:
         """Takes the oldest records that are due off the heap. From here on they are sent, and not acknowledged."""
         runs: list[_Run] = []
         room = _AT_ONCE
         with self._changed:
-            while room and self._heap and self._heap[0][0] <= now_ms:
-                _, _, waiting = heapq.heappop(self._heap)
-                until_ms = min(now_ms, self._heap[0][0]) if self._heap else now_ms
+            while room and self.queue and self.queue[0][0] <= now_ms:
+                _, _, waiting = heapq.heappop(self.queue)
+                until_ms = min(now_ms, self.queue[0][0]) if self.queue else now_ms
                 due_ms = waiting.records.due_ms
                 stop = min(int(np.searchsorted(due_ms, until_ms, "right")), waiting.at + room)
                 runs.append(_Run(waiting, waiting.at, stop))
@@ -273,14 +273,14 @@ class Sender:
             if not runs:
                 return None, runs
             rows, octets = _AT_ONCE - room, sum(run.octets for run in runs)
-            sent = _Sent(self, int(runs[0].due_ms[0]), rows, rows, octets)
+            sent = SentRows(self, int(runs[0].due_ms[0]), rows, rows, octets)
             self._sent.add(sent)
-            self._late += [now_ms - run.due_ms for run in runs]
-            if len(self._late) >= _UNCOUNTED:
+            self.late_rows += [now_ms - run.due_ms for run in runs]
+            if len(self.late_rows) >= _UNCOUNTED:
                 self._count_late()
         return sent, runs
 
-    def _send(self, sent: _Sent, runs: Sequence[_Run], now_ms: int) -> None:
+    def _send(self, sent: SentRows, runs: Sequence[_Run], now_ms: int) -> None:
         fired_at = instant_text_ms(now_ms).encode()
         for run in runs:
             producer = run.waiting.producer
@@ -301,5 +301,5 @@ class Sender:
         now_ms = self.now_ms()
         with self._changed:
             waits = [_ACKNOWLEDGED_EVERY_S] if self._sent else []
-            waits += [(head_ms - now_ms) / 1000 for head_ms, _, _ in self._heap[:1]]
+            waits += [(head_ms - now_ms) / 1000 for head_ms, _, _ in self.queue[:1]]
         return max(0, least_s - max(0, now_ms - began_ms) / 1000, min([_MOST_WAIT_S, *waits]))

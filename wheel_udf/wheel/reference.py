@@ -154,9 +154,9 @@ class TimingWheel:
         self._order = count()
         # An entry is found by its id in the place that holds it: a bucket, or (None) the current tick.
         self._places: dict[Hashable, tuple[int, _Bucket | None]] = {}
-        self._buckets: dict[tuple[int, int], _Bucket] = {}
-        self._queue: list[tuple[int, int, int]] = []  # heap of (start_ms, level, slot), one for each bucket
-        self._current: list[tuple[int, int, Entry]] = []  # heap of (deliver_at_ms, order, entry)
+        self.buckets: dict[tuple[int, int], _Bucket] = {}
+        self.queue: list[tuple[int, int, int]] = []  # heap of (start_ms, level, slot), one for each bucket
+        self.current: list[tuple[int, int, Entry]] = []  # heap of (deliver_at_ms, order, entry)
         self._empty_buckets = self._cancelled_in_current = 0
 
     @property
@@ -239,21 +239,21 @@ class TimingWheel:
 
     def _next_stop_ms(self) -> int | None:
         """The next position of the wheel: before the clock only while a limit holds entries back."""
-        while self._queue and not self._buckets[self._queue[0][1:]].entries:
-            del self._buckets[heapq.heappop(self._queue)[1:]]
+        while self.queue and not self.buckets[self.queue[0][1:]].entries:
+            del self.buckets[heapq.heappop(self.queue)[1:]]
             self._empty_buckets -= 1
-        while self._current and not self._is_pending(self._current[0]):
-            heapq.heappop(self._current)
+        while self.current and not self._is_pending(self.current[0]):
+            heapq.heappop(self.current)
             self._cancelled_in_current -= 1
-        instants = [self._queue[0][0]] if self._queue else []
-        if self._current:
-            instants.append(self._current[0][0] if self._exact else self._clock_ms)
+        instants = [self.queue[0][0]] if self.queue else []
+        if self.current:
+            instants.append(self.current[0][0] if self._exact else self._clock_ms)
         return max(self._clock_ms, min(instants)) if instants else None
 
     def _place(self, order: int, entry: Entry) -> None:
         due_ms, tick_ms = entry.deliver_at_ms, self._wheel.tick_ms
         if due_ms // tick_ms <= self._clock_ms // tick_ms:
-            heapq.heappush(self._current, (due_ms, order, entry))
+            heapq.heappush(self.current, (due_ms, order, entry))
             self._places[entry.entry_id] = order, None
             return
         level = level_of(self._wheel, due_ms, self._clock_ms)
@@ -264,31 +264,31 @@ class TimingWheel:
 
     def _bucket(self, level: int, slot: int) -> _Bucket:
         """The bucket of this slot, about to take an entry."""
-        bucket = self._buckets.get((level, slot))
+        bucket = self.buckets.get((level, slot))
         if bucket is None:
             self._levels_made = max(self._levels_made, level)
             tick_ms = self._wheel.tick_of(level)
             bucket = _Bucket(slot * tick_ms, (slot + 1) * tick_ms)
-            self._buckets[level, slot] = bucket
-            heapq.heappush(self._queue, (bucket.start_ms, level, slot))
+            self.buckets[level, slot] = bucket
+            heapq.heappush(self.queue, (bucket.start_ms, level, slot))
         elif not bucket.entries:
             self._empty_buckets -= 1
         return bucket
 
     def _cascade(self) -> None:
         """Empty every bucket that has started into lower levels or the current tick."""
-        while self._queue and self._queue[0][0] <= self._clock_ms:
-            bucket = self._buckets.pop(heapq.heappop(self._queue)[1:])
+        while self.queue and self.queue[0][0] <= self._clock_ms:
+            bucket = self.buckets.pop(heapq.heappop(self.queue)[1:])
             self._empty_buckets -= not bucket.entries
             for order, entry in bucket.entries.items():
                 self._place(order, entry)
 
     def _fire(self, fired: list[Entry], limit: int | None) -> None:
         """Release entries of the current tick: the due ones (exact), or all of them (kafka)."""
-        while self._current and (limit is None or len(fired) < limit):
-            if self._exact and self._current[0][0] > self._clock_ms:
+        while self.current and (limit is None or len(fired) < limit):
+            if self._exact and self.current[0][0] > self._clock_ms:
                 return
-            head = heapq.heappop(self._current)
+            head = heapq.heappop(self.current)
             if not self._is_pending(head):
                 self._cancelled_in_current -= 1
                 continue
@@ -304,14 +304,14 @@ class TimingWheel:
 
     def _tidy(self) -> None:
         """Remove the leftovers of cancels once they are the greater part: O(1) for each cancel, amortised."""
-        if self._empty_buckets > max(_FEW, len(self._buckets) // 2):
-            self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.entries}
-            self._queue = [(bucket.start_ms, *key) for key, bucket in self._buckets.items()]
-            heapq.heapify(self._queue)
+        if self._empty_buckets > max(_FEW, len(self.buckets) // 2):
+            self.buckets = {key: bucket for key, bucket in self.buckets.items() if bucket.entries}
+            self.queue = [(bucket.start_ms, *key) for key, bucket in self.buckets.items()]
+            heapq.heapify(self.queue)
             self._empty_buckets = 0
-        if self._cancelled_in_current > max(_FEW, len(self._current) // 2):
-            self._current = [item for item in self._current if self._is_pending(item)]
-            heapq.heapify(self._current)
+        if self._cancelled_in_current > max(_FEW, len(self.current) // 2):
+            self.current = [item for item in self.current if self._is_pending(item)]
+            heapq.heapify(self.current)
             self._cancelled_in_current = 0
 
 

@@ -99,7 +99,7 @@ def test_of_two_threads_that_post_the_one_with_the_older_news_is_not_the_last(
 
     monkeypatch.setattr(ShardBoard, "put", slow)
     delivery.sender.give(1, [])
-    older = threading.Thread(target=delivery._post)
+    older = threading.Thread(target=delivery.post_news)
     older.start()
     assert held.wait(EVENTS_S)
     newer = threading.Thread(target=lambda: delivery.hand_over(None, [], 2))  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_a_batch_that_outlives_its_query_is_refused_and_posts_nothing_for_the_ne
     world.start()
     with pytest.raises(SinkError, match="punctual delivery has ended"):
         earlier.hand_over(None, [], 9)  # type: ignore[arg-type]
-    earlier._post()
+    earlier.post_news()
     assert world.posted == (Confirmed(4, 3, INT64_MAX),)
 
 
@@ -147,7 +147,7 @@ def test_a_fault_of_the_files_does_not_end_the_thread_that_posts(
 ) -> None:
     # Another error than an OSError ended the thread: no more was confirmed but with the next hand-over.
     delivery, once, again = world.start(), threading.Event(), threading.Event()
-    kept = delivery._post
+    kept = delivery.post_news
 
     def faulty() -> None:
         if not once.is_set():
@@ -156,7 +156,7 @@ def test_a_fault_of_the_files_does_not_end_the_thread_that_posts(
         again.set()
         kept()
 
-    monkeypatch.setattr(delivery, "_post", faulty)
+    monkeypatch.setattr(delivery, "post_news", faulty)
     delivery.start()
     assert again.wait(EVENTS_S)
 
@@ -219,7 +219,7 @@ def test_without_a_setting_ahead_is_twice_the_longest_batch_the_trigger_and_half
 ) -> None:
     world.facts = replace(world.facts, punctual=Punctual())
     delivery = world.start()
-    delivery._lags_ms.extend(lags_ms)
+    delivery.lags_ms.extend(lags_ms)
     assert delivery.ahead_ms == ahead_ms
 
 
@@ -235,7 +235,7 @@ def test_a_batch_that_was_repeated_after_an_hour_was_taken_for_a_batch_of_an_hou
     monkeypatch.setattr(punctual_module, "leaving_to", lambda *_: ({"out": 1}, {}))
     elapsed = [10_000]
     delivery = world.start()
-    monkeypatch.setattr(delivery._packer, "pack", lambda *_: ([], None))
+    monkeypatch.setattr(delivery.packer, "pack", lambda *_: ([], None))
     elapsed.append(13_000)
     delivery.hand_over(None, [SimpleNamespace(clock_ms=now_ms - 3_600_000)], 0)  # type: ignore[arg-type, list-item]
     assert delivery.ahead_ms == 2 * 3_000 + 1_000 + 500

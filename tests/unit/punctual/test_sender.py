@@ -306,7 +306,7 @@ def test_lateness_that_nobody_asks_for_was_kept_as_long_as_the_query_ran() -> No
     world.give(5, **{f"id{number}": number for number in range(2_500)})
     for now_ms in range(2_500):
         world.at(now_ms + 3)
-    assert len(world.sender._late) < 1_000
+    assert len(world.sender.late_rows) < 1_000
     late = world.sender.drain_lateness()
     assert (late.count, late.minimum_ms, late.maximum_ms) == (2_500, 0, 3)
 
@@ -317,10 +317,10 @@ def test_sent_records_are_released_while_the_last_record_of_their_batch_waits() 
     world = World()
     world.give(5, late=600_000, **{f"id{number:04}": number for number in range(3_000)})
     world.at(1_500)
-    ((_, _, waiting),) = world.sender._heap
+    ((_, _, waiting),) = world.sender.queue
     assert len(waiting.records.due_ms) == 1_500
     world.at(2_999)
-    ((_, _, waiting),) = world.sender._heap
+    ((_, _, waiting),) = world.sender.queue
     assert len(waiting.records.due_ms) <= 500
     world.at(600_000)
     assert world.broker.keys == [*(b"id%04d" % number for number in range(3_000)), b"late"]

@@ -264,7 +264,7 @@ def soaks(
         (out / "samples.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
         return right
 
-    monkeypatch.setattr(soak, "_run", run)
+    monkeypatch.setattr(soak, "run_modes", run)
     asked = ["--total-minutes", "5", "--modes", "direct,purgatory", "--out", str(tmp_path)]
     return soak.main(asked), len(rounds) - len(left)
 

@@ -70,12 +70,12 @@ class FlightModel(HeapModel):
 
     @property
     def pending(self) -> int:
-        return len(self._pending) + len(self.flying)
+        return len(self.waiting) + len(self.flying)
 
     @property
     def next_due_ms(self) -> int | None:
         left = [each.entry for each in self.flying if each.batch is None]
-        return min((entry["deliver_at_ms"] for entry in [*self._pending.values(), *left]), default=None)
+        return min((entry["deliver_at_ms"] for entry in [*self.waiting.values(), *left]), default=None)
 
     def batch_with(
         self, commands: list[Command], now_ms: int, limit: int | None, terms: Terms | None
@@ -94,7 +94,7 @@ class FlightModel(HeapModel):
 
     def _remembered(self, schedule_id: str, now: int) -> Ended | None:
         """The highest version: of what is in flight, and of what has ended and is still remembered."""
-        if schedule_id in self._pending:
+        if schedule_id in self.waiting:
             return None
         known = [
             Ended(_version(each.entry), now, fired_due_ms=_asked(each.entry))
@@ -145,7 +145,7 @@ class FlightModel(HeapModel):
         return fired, missed
 
     def _without_sender(self) -> list[Command]:
-        return [*self._pending.values(), *(each.entry for each in self.flying if each.batch is None)]
+        return [*self.waiting.values(), *(each.entry for each in self.flying if each.batch is None)]
 
     def _is_handed_over(self, entry: Command, now: int) -> bool:
         terms = self._terms
@@ -157,8 +157,8 @@ class FlightModel(HeapModel):
 
     def _take(self, entry: Command) -> bool:
         """Takes an entry from where it is; whether that was among those that were never handed over."""
-        if self._pending.get(entry["schedule_id"]) is entry:
-            del self._pending[entry["schedule_id"]]
+        if self.waiting.get(entry["schedule_id"]) is entry:
+            del self.waiting[entry["schedule_id"]]
             return True
         self.flying = [each for each in self.flying if each.entry is not entry]
         return False

@@ -75,18 +75,18 @@ class HeapModel:
         self.counts: Counter[str] = Counter(dict.fromkeys((*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES), 0))
         self.schedules_in = 0
         self.cancels_in = 0
-        self._pending: dict[str, Command] = {}
+        self.waiting: dict[str, Command] = {}
         self._ended: dict[str, Ended] = {}
         self._ended_in_batch: set[str] = set()
         self._before: dict[str, int] = {}
 
     @property
     def pending(self) -> int:
-        return len(self._pending)
+        return len(self.waiting)
 
     @property
     def next_due_ms(self) -> int | None:
-        return min((entry["deliver_at_ms"] for entry in self._pending.values()), default=None)
+        return min((entry["deliver_at_ms"] for entry in self.waiting.values()), default=None)
 
     def batch(
         self, commands: list[Command], now_ms: int, limit: int | None = None
@@ -94,7 +94,7 @@ class HeapModel:
         """Apply one batch and return its fired and its missed rows, each oldest first."""
         now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         self._ended_in_batch = set()
-        self._before = {schedule_id: entry["seq"] for schedule_id, entry in self._pending.items()}
+        self._before = {schedule_id: entry["seq"] for schedule_id, entry in self.waiting.items()}
         for command in sorted(
             commands, key=lambda each: (each["schedule_id"], _version(each), _content(each))
         ):
@@ -120,7 +120,7 @@ class HeapModel:
             self._schedule(schedule_id, command, known, now)
 
     def _schedule(self, schedule_id: str, command: Command, known: Version | None, now: int) -> None:
-        entry, ended = self._pending.get(schedule_id), self._remembered(schedule_id, now)
+        entry, ended = self.waiting.get(schedule_id), self._remembered(schedule_id, now)
         if known is not None and _version(command) < known:
             if entry is None and ended is not None and ended.waiting:
                 ended.waiting = False
@@ -139,15 +139,15 @@ class HeapModel:
         elif ended is not None and _is_retry(command, ended):
             self._count("duplicate")
             return
-        self._pending[schedule_id] = command
+        self.waiting[schedule_id] = command
         self._ended.pop(schedule_id, None)
 
     def _cancel(self, schedule_id: str, version: Version, known: Version | None, now: int) -> None:
-        entry, ended = self._pending.get(schedule_id), self._remembered(schedule_id, now)
+        entry, ended = self.waiting.get(schedule_id), self._remembered(schedule_id, now)
         if known is not None and version < known:
             self._count("cancel_superseded")
         elif entry is not None:
-            del self._pending[schedule_id]
+            del self.waiting[schedule_id]
             self._end(schedule_id, Ended(version, now))
             self._count("cancelled", "applied")
         elif ended is None:
@@ -158,14 +158,14 @@ class HeapModel:
             self._count("late")
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
-        heap = [_release_order(entry) for entry in self._pending.values()]
+        heap = [_release_order(entry) for entry in self.waiting.values()]
         heapq.heapify(heap)
         fired: list[Row] = []
         missed: list[Row] = []
         while heap and heap[0][0] <= now and (limit is None or len(fired) + len(missed) < limit):
             due, raw_id, _ = heapq.heappop(heap)
             schedule_id = raw_id.decode()
-            entry = self._pending.pop(schedule_id)
+            entry = self.waiting.pop(schedule_id)
             is_missed = entry["max_lateness_ms"] is not None and now - due > entry["max_lateness_ms"]
             asked = None if is_missed else _asked(entry)
             self._end(schedule_id, Ended(_version(entry), now, fired_due_ms=asked))
@@ -174,8 +174,8 @@ class HeapModel:
         return fired, missed
 
     def _known_version(self, schedule_id: str, now: int) -> Version | None:
-        if schedule_id in self._pending:
-            return _version(self._pending[schedule_id])
+        if schedule_id in self.waiting:
+            return _version(self.waiting[schedule_id])
         ended = self._remembered(schedule_id, now)
         return None if ended is None else ended.version
 

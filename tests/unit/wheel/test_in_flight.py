@@ -585,5 +585,5 @@ def _live(wheel: Wheel, memory_ms: int | None, start_ms: int, some: list[Move]) 
         latest_ms = max(latest_ms, now_ms)
         pair.batch(commands_of(move.drafts, start_ms, now_ms), now_ms, move)
         event(move.sender)
-    dues = [entry["deliver_at_ms"] for entry in pair.model._pending.values()]
+    dues = [entry["deliver_at_ms"] for entry in pair.model.waiting.values()]
     pair.end(max([latest_ms, *dues, *(each.entry["deliver_at_ms"] for each in pair.model.flying)]))

@@ -342,8 +342,8 @@ def test_entries_added_and_cancelled_for_ever_leave_nothing_behind() -> None:
         wheel.add("this tick", number % 1_000)
     wheel.cancel("far")
     wheel.cancel("this tick")
-    assert len(wheel._queue) == len(wheel._buckets) < 100
-    assert len(wheel._current) < 100
+    assert len(wheel.queue) == len(wheel.buckets) < 100
+    assert len(wheel.current) < 100
     assert run_to_the_end(wheel) == [(500, "stays")]
 
 
