@@ -186,16 +186,16 @@ def put_traps() -> None:
     watch_operator.WatchWorker = TrappedWatchWorker  # type: ignore[misc]
     _before(Transaction, "commit_append", _about_to_commit)
     _after(SlotStore, "append", _appended)
-    _before(Keeper, "_drop", _about_to_drop)
+    _before(Keeper, "drop_partitions", _about_to_drop)
     _before(Keeper, "retire", _retire)
     _after(Keeper, "retire", lambda _, **__: _RETIRING.clear())
     _before(SlotStore, "drop", _drop)
     _before(audit, "create_act", lambda *_: _TRAP.passes("in an act, before its commit"))
     _after(audit, "create_act", lambda _: _TRAP.passes("in an act, after its commit"))
-    _after(exporting, "_written", lambda _: _TRAP.passes("in an export, between two tables"))
+    _after(exporting, "write_rows", lambda _: _TRAP.passes("in an export, between two tables"))
     _before(exporting, "write_manifest", lambda *_: _TRAP.passes("in an export, before its manifest"))
     _before(exporting, "mark_exported", lambda *_: _TRAP.passes("in an export, before the mark"))
     _before(importing, "mark_import", _about_to_mark_import)
     _before(KafkaSink, "write_all", lambda *_, **__: _in_turn("between Delta and Kafka", _COMMITTED))
     _after(KafkaSink, "write_all", lambda *_, **__: _SENT.set())
-    run._TEND_EVERY_POLLS = 5  # type: ignore[misc]  # retires every half second
+    run.TEND_EVERY_POLLS = 5  # type: ignore[misc]  # retires every half second

@@ -25,6 +25,7 @@ from tests.simulation.world import START_MS, Step, World
 from wheel_udf.checkpoint.act_files import acts_of, acts_taken, create_act
 from wheel_udf.checkpoint.identity import check_checkpoint, open_checkpoint
 from wheel_udf.checkpoint.spark_logs import last_committed
+from wheel_udf.control.pace import ClockPace
 from wheel_udf.control.source import ClockReader
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.report import BatchReport
@@ -222,7 +223,7 @@ class DirectWorld(World):
         limit = getattr(getattr(config, "limits", None), "fired_per_batch", None)
         reader = ClockReader(clock, config.wheel.shards, self.board, frame, limit=limit)  # type: ignore[arg-type]
         if self.fault == "a lost hint counts as idle":
-            reader._unbounded = _without_answers_idle(reader)  # type: ignore[method-assign]
+            reader.pace = _IdleWithoutAnswers(clock, config.wheel.shards)  # type: ignore[arg-type]
         worker = self._worker(config, clock)
         delivery = Delivery(self, CHECKPOINT, worker, identity.app_id, bounded=of["bounded"] and not once)
         source = _Log(self, of["files"])
@@ -296,7 +297,7 @@ class DirectWorld(World):
             self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
         # A zombie may have planned a batch that this query has not seen.
         elif kind == "event" and 0 < len(self.oracle.batches) == self.query.position.next_batch:
-            last = self.query._commit_of(len(self.oracle.batches) - 1)
+            last = self.query.commit_of(len(self.oracle.batches) - 1)
             self.oracle.idle(last["nextBatchWatermarkMs"], self.oracle.read_to, len(self.input))
 
     def finish(self) -> None:
@@ -316,10 +317,8 @@ class DirectWorld(World):
         check(False, "batch follows batch without an end")
 
 
-def _without_answers_idle(reader: ClockReader) -> Any:
-    real = ClockReader._unbounded
+class _IdleWithoutAnswers(ClockPace):
+    """The fault: a shard that has not answered counts as one with nothing due."""
 
-    def unbounded(start: Any, answers: Any) -> Any:
-        return start if len(answers) < reader.shards else real(reader, start, answers)
-
-    return unbounded
+    def offer_unbounded(self, start: Any, reports: Any) -> Any:
+        return start if len(reports) < self.shards else super().offer_unbounded(start, reports)

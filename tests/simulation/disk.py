@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
@@ -128,6 +129,7 @@ def installed() -> Iterator[None]:
     from tests.simulation import tier_rows
     from tests.simulation.frames import Columns
     from tests.simulation.store_model import Log, Transaction
+    from wheel_udf.tiered.keeper import FileBounds, Keeper
 
     rooms = ("identity", "spark_logs", "planned_settings", "act_files")
     clock = "wheel_udf.control.wall"
@@ -145,13 +147,11 @@ def installed() -> Iterator[None]:
             f"{run}.ShardBoard": lambda: _current[-1].board,
             f"{tiered}.keeper.stored_rows": tier_rows.stored_rows,
             f"{tiered}.keeper.F": Columns,
-            f"{tiered}.keeper._INBOX_FILES": 2,
-            f"{tiered}.keeper._NEAR_FILES": 2,
-            f"{tiered}.keeper._JOINED_FILES": 2,
+            f"{run}.Keeper": partial(Keeper, bounds=FileBounds(inbox=2, near=2, joined=2)),
             f"{tiered}.hand_over.prepare": tier_rows.prepare,
             f"{tiered}.hand_over.news_since": tier_rows.news_since,
             f"{tiered}.hand_over.to_lower_levels": tier_rows.to_lower_levels,
-            f"{tiered}.retirement._marks": tier_rows.marks,
+            f"{tiered}.retirement.rows_of_marks": tier_rows.marks,
             f"{tiered}.keeper.open_folder": _folder,
             "wheel_udf.pending.acts_on_store.stored_rows": tier_rows.stored_rows,
             "wheel_udf.pending.acts_on_store.commands_of": lambda _spark, _path, rows: _current[

@@ -155,7 +155,7 @@ class Query:
         if planned is None:
             return None
         if planned == committed:
-            watermark_ms = int(self._commit_of(planned)["nextBatchWatermarkMs"])
+            watermark_ms = int(self.commit_of(planned)["nextBatchWatermarkMs"])
             if self.world.fault == "watermark going back":
                 watermark_ms = 0
             self.position = Position(planned + 1, self.ends_of(planned), watermark_ms)
@@ -209,7 +209,7 @@ class Query:
             return dict(list(self.world.states[self.path].values())[-1])
         if not batch_id:
             return {}
-        attempt = self._commit_of(batch_id - 1)["stateUniqueId"]
+        attempt = self.commit_of(batch_id - 1)["stateUniqueId"]
         return dict(self.world.states[self.path][attempt])
 
     def write_state(self, attempt: str, states: dict[int, Any]) -> None:
@@ -217,7 +217,7 @@ class Query:
         self.world.point("state")
         self.world.states.setdefault(self.path, {})[attempt] = dict(states)
 
-    def _commit_of(self, batch_id: int) -> dict[str, Any]:
+    def commit_of(self, batch_id: int) -> dict[str, Any]:
         content = self.folder.read(f"commits/{batch_id}")
         assert content is not None, "committed"
         found: dict[str, Any] = json.loads(content.decode().partition("\n")[2])

@@ -207,7 +207,7 @@ class SimulatedStore(SlotStore):
         _TABLES[table.place] = table
         super().__init__(table, table.place, layout)  # type: ignore[arg-type]
 
-    def _write(self, _transaction: Any, frame: Any, *, in_one_place: bool = False) -> NewFiles:  # noqa: ARG002  # for Spark
+    def write_frame(self, _transaction: Any, frame: Any, *, in_one_place: bool = False) -> NewFiles:  # noqa: ARG002  # for Spark
         if frame is None:
             return []
         places: dict[tuple[int, int], list[StoredRow]] = {}
@@ -227,9 +227,9 @@ class SimulatedStore(SlotStore):
     def rows_of_files(self, files: Mapping[str, File]) -> Any:
         return Rows(self.spark.rows(files))
 
-    def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
+    def require_marks(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         fault = self.spark.world.fault
-        super()._require(
+        super().require_marks(
             marks, {name: value for name, value in expected.items() if not _overlooks(fault, name)}
         )
 
@@ -244,10 +244,10 @@ class SimulatedStore(SlotStore):
             self.drop(gone)
         return super().append(frame, app_id=app_id, cursor_ms=cursor_ms, **more)
 
-    def _late(self, wanted: Any, version: int | None, there: Any) -> set[str]:
+    def late_files(self, wanted: Any, version: int | None, there: Any) -> set[str]:
         if self.spark.world.fault == "late files are dropped":
             return set()
-        return super()._late(wanted, version, there)
+        return super().late_files(wanted, version, there)
 
 
 def _addition(path: str, level: int, slot: int, rows: Sequence[StoredRow]) -> Action:

@@ -196,7 +196,7 @@ class TieredWorld(World):
             raise ProcessFailed(str(fault)) from fault
         # Real for bounded input alone; here an intake that is idle counts as one that has ended.
         run.takes_turns = self.settings.get("turns", False)
-        run.keeper._lock = KeeperLock(self)  # type: ignore[assignment]
+        run.keeper.lock = KeeperLock(self)  # type: ignore[assignment]
         yield "run made"
         parts = Parts(self, run, self._intake(run), *self._wheel(what, run))
         yield "queries made"
@@ -218,9 +218,9 @@ class TieredWorld(World):
                 yield "turn"
             # A step may send something in the middle of a round; that the intake is idle is told to the wheel by the
             # keeper's next look.
-            told = parts.run._published
+            told = parts.run.last_published
             parts.turn("k")
-            is_quiet = sent == len(self.input) and told == parts.run._published
+            is_quiet = sent == len(self.input) and told == parts.run.last_published
             yield "idle" if set(found) == {"idle"} and is_quiet else "turn"
 
     def _intake(self, run: TieredRun) -> Query:
@@ -239,9 +239,9 @@ class TieredWorld(World):
             # it.
             while self.is_full:
                 yield "idle"
-            if run._lead is not None and self.fault != "the intake does not wait for the wheel":
-                run._wait()
-                while run._pause.holds:
+            if run.lead is not None and self.fault != "the intake does not wait for the wheel":
+                run.wait_for_room()
+                while run.pause.holds:
                     yield "held"
             yield "taken in"
 
@@ -249,7 +249,7 @@ class TieredWorld(World):
 
     def _wheel(self, what: Any, run: TieredRun) -> tuple[Query, Delivery]:
         lease = Lease(self, WHEEL).acquire()
-        run._leases.append(lease)  # type: ignore[arg-type]
+        run.leases.append(lease)  # type: ignore[arg-type]
         of_wheel = {"wheel_fingerprint": what.wheel.fingerprint(), "shards": what.shards}
         identity = open_checkpoint(WHEEL, name="simulated", clock_kind=StoreClock.kind, **of_wheel)
         leads = self.settings["clock"] == "event"
@@ -274,7 +274,7 @@ class TieredWorld(World):
 
         def batch(plan: Plan, attempt: str) -> Steps:
             yield from delivery.run(plan, attempt)
-            while run._turn.holds:
+            while run.turn.holds:
                 yield "held"
 
         query = delivery.query = Query(self, WHEEL, reader, NearRows(self), batch)

@@ -21,7 +21,7 @@ from tests.simulation.tier_rows import StoredRow, winners
 from wheel_udf.common.errors import StoreMovedError
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
 from wheel_udf.store.head import CURSOR
-from wheel_udf.tiered.queries import _WAITING
+from wheel_udf.tiered.queries import WAITING
 from wheel_udf.tiered.run import TieredRun
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class Parts:
         self.world, self.run, self.delivery, self.wheel = world, run, delivery, wheel
         self._lives = {"i": intake.life(), "w": wheel.life()}
         self._intake = _Intake()
-        run._thread = _NoThread()  # type: ignore[assignment]
-        run._turn = HeldIntake()  # type: ignore[assignment]
-        if run._lead is not None:
-            run._pause = HeldIntake()  # type: ignore[assignment]
+        run.supervisor = _NoThread()  # type: ignore[assignment]
+        run.turn = HeldIntake()  # type: ignore[assignment]
+        if run.lead is not None:
+            run.pause = HeldIntake()  # type: ignore[assignment]
         run.begin(_Progress(wheel), lambda: self._intake)  # type: ignore[arg-type, return-value]
         self._polls = 0
         self._active: set[str] = set()
@@ -122,17 +122,17 @@ class Parts:
     def _poll(self) -> str:
         """One look of the supervisor's thread."""
         try:
-            self.run._publish(self.run.keeper, only_news=True)
-            self.run._go_on_if_possible()
-            now_ms = self.run._now_ms()
+            self.run.publish(self.run.keeper, only_news=True)
+            self.run.go_on_if_possible()
+            now_ms = self.run.now_ms()
             keeper = self.run.keeper
             before = keeper.store.spark.version  # type: ignore[attr-defined]
             if now_ms is not None:
-                self.run._step(now_ms)
+                self.run.step(now_ms)
             self._polls += 1
             keeper.take_acts(self.wheel.path)
             tends = self._polls % _TEND_EVERY_POLLS == 0
-            self.run._tend(begin=tends)
+            self.run.tend(begin=tends)
             done = keeper.store.spark.version != before  # type: ignore[attr-defined]
         except Blocked:
             return "blocked"
@@ -172,7 +172,7 @@ class _Intake:
     @property
     def status(self) -> dict[str, Any]:
         is_idle = self.at == "idle"
-        message = _WAITING if is_idle else "Processing new data"
+        message = WAITING if is_idle else "Processing new data"
         return {"message": message, "isDataAvailable": not is_idle, "isTriggerActive": not is_idle}
 
 

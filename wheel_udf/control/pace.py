@@ -58,7 +58,7 @@ class ClockPace:
         """A later offset if the time must advance, else `start`."""
         offer = self._held(start, reports)
         if offer == start:
-            offer = self._bounded(start, reports) if self.bounded else self._unbounded(start, reports)
+            offer = self._bounded(start, reports) if self.bounded else self.offer_unbounded(start, reports)
         self.ticked = self.ticked or offer != start
         return offer
 
@@ -75,7 +75,8 @@ class ClockPace:
             return {COUNTER: counter}
         return {COUNTER: counter, "instant_ms": self.clock.instant_of(counter)}
 
-    def _unbounded(self, start: Offset, reports: Reports) -> Offset:
+    def offer_unbounded(self, start: Offset, reports: Reports) -> Offset:
+        """The next offset while the source runs without an end."""
         if len(reports) < self.shards:
             return self.tick(start)
         if isinstance(self.clock, SimulatedClock):

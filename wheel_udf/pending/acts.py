@@ -231,7 +231,7 @@ def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataF
 
 def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change) -> DataFrame:
     """The selected entries as changed commands."""
-    clock_ms = None if work.store is None else _clock_ms(spark, work)
+    clock_ms = None if work.store is None else store_clock_ms(spark, work)
     rows = picked.of(pending(spark, work, ids=picked.ids).where("place <> 'sender'"))
     try:
         return change.of(rows, clock_ms)
@@ -240,7 +240,7 @@ def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Cha
         raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
 
 
-def _clock_ms(spark: SparkSession, work: PendingWork) -> int:
+def store_clock_ms(spark: SparkSession, work: PendingWork) -> int:
     """The clock of a store or a state; the wall clock if it has none."""
     if work.store is None:
         return state_clock_ms(spark, work.query)
@@ -265,7 +265,7 @@ def _checked_count(spark: SparkSession, work: PendingWork, due: str | None, chos
     most_ms = None if work.contract is None else work.contract.max_delay_ms
     if most_ms is None or last_ms is None:
         return int(count)
-    latest_ms = _clock_ms(spark, work) + most_ms
+    latest_ms = store_clock_ms(spark, work) + most_ms
     if last_ms > latest_ms:
         raise ActError(
             "the new due time is too far in the future",

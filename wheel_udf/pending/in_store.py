@@ -48,10 +48,10 @@ from wheel_udf.tables.delta_log import version_at
 
 _IS_ENTRY: Final = f"op = {SCHEDULE} AND deliver_at_ms IS NOT NULL"
 
-_FEW_IDS: Final = 2_000_000
+FEW_IDS: Final = 2_000_000
 """Up to this many hashes are broadcast to each executor (about 60 MB)."""
 
-_FEW_ROWS: Final = 100_000
+FEW_ROWS: Final = 100_000
 """Up to this many rows are ranked in one pass. Finding the ids with several versions first costs another plan."""
 
 _RANKED: Final = ("level", "id_hash", "schedule_id", *VERSION, "deliver_at_ms", "arrived")
@@ -70,7 +70,7 @@ def pending_now(
         ids: Only the entries with these ids; None for all.
     """
     now = _Now(spark, store, checkpoint, ids)
-    if ids is not None or now.rows <= _FEW_ROWS:
+    if ids is not None or now.rows <= FEW_ROWS:
         return now.unreleased(_entries_of_few(store, now.head, ids, now.acts))
     alone, others = _divided(_Rows.of(store, now.head, now.acts), now.rows)
     return alone.unionByName(now.unreleased(others))
@@ -79,7 +79,7 @@ def pending_now(
 def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
     now = _Now(spark, store, checkpoint, None)
-    if now.rows <= _FEW_ROWS:
+    if now.rows <= FEW_ROWS:
         return now.unreleased(_entries_of_few(store, now.head, None, now.acts)).count()
     rows = _Rows.of(store, now.head, now.acts)
     several, number = _several(rows, now.rows)
@@ -111,7 +111,7 @@ def pending_then(
     ]
     # About as many rows as now: the log of that version need not be read for it.
     about = _rows_of(store.partitions())
-    if ids is not None or about <= _FEW_ROWS:
+    if ids is not None or about <= FEW_ROWS:
         entries = _entries_of_few(store, head, ids, None)
     else:
         alone, others = _divided(_Rows.of(store, head, None), about)
@@ -259,7 +259,7 @@ def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
     # would sort all rows of the store.
     several = repeated_hashes(hashes, about).localCheckpoint()
     number = several.count()
-    return (F.broadcast(several) if number <= _FEW_IDS else several), number
+    return (F.broadcast(several) if number <= FEW_IDS else several), number
 
 
 def _best(rows: DataFrame) -> DataFrame:

@@ -38,7 +38,7 @@ class StoreReader:
 
     def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
         self.spark, self.path, self.layout = spark, path.rstrip("/") or "/", layout
-        self._files = FileList(self.path)
+        self.live_files = FileList(self.path)
 
     @property
     def table_id(self) -> str:
@@ -98,15 +98,15 @@ class StoreReader:
 
     def _never_had_rows(self) -> bool:
         # The first commit creates the table, the second one sets the cursor.
-        return self.head().version <= 1 and not self._files.current()
+        return self.head().version <= 1 and not self.live_files.current()
 
     def partitions(self) -> list[Partition]:
         """Returns all partitions that have rows, by level and slot; from the log, without reading data."""
-        return partitions_of(self._files.current())
+        return partitions_of(self.live_files.current())
 
     def contents(self) -> Contents:
         """Returns the head and the files of one version, the current one; from the log, without reading data."""
-        listing, head = self._files.listing(), self.head()
+        listing, head = self.live_files.listing(), self.head()
         if head.version != listing.version:
             head = self.head(version=listing.version)
         return Contents(head, listing.files)
@@ -133,11 +133,11 @@ class StoreReader:
                 accepts the table as it is; a writer with transactions of its own (a streaming query) is reported at
                 every start.
         """
-        self._files.current()
-        unsigned, strangers = list(self._files.unsigned), self.head().owners - {owner}
+        self.live_files.current()
+        unsigned, strangers = list(self.live_files.unsigned), self.head().owners - {owner}
         if not unsigned and not strangers:
             return
-        self._files.unsigned.clear()
+        self.live_files.unsigned.clear()
         found = [f"version {version}" for version in unsigned] + [f"writer {name}" for name in strangers]
         raise StoreError(
             "someone else has changed rows of the slot store",
@@ -150,7 +150,7 @@ class StoreReader:
     def small_files(self, below_bytes: int) -> dict[tuple[int, int], list[str]]:
         """Returns the files of each partition below a size, by (level, slot); from the log, without reading data."""
         found: dict[tuple[int, int], list[str]] = {}
-        for path, file in self._files.current().items():
+        for path, file in self.live_files.current().items():
             if file.bytes < below_bytes:
                 found.setdefault(file.place, []).append(path)
         return found

@@ -38,19 +38,21 @@ def repeated_hashes(hashes: DataFrame, about: int) -> DataFrame:
     """
     ranges = max(2, -(-about // _ROWS_PER_RANGE))
     cut = hashes.where("id_hash IS NOT NULL").mapInArrow(
-        partial(_in_ranges, ranges=ranges), "range int, hashes binary"
+        partial(hashes_in_ranges, ranges=ranges), "range int, hashes binary"
     )
-    return cut.repartitionById(ranges, "range").mapInArrow(_repeated, "id_hash long")
+    return cut.repartitionById(ranges, "range").mapInArrow(repeated_in_range, "id_hash long")
 
 
-def _in_ranges(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Iterator[pa.RecordBatch]:
+def hashes_in_ranges(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Iterator[pa.RecordBatch]:
+    """Cuts the hashes of a task into ranges, one batch for each."""
     parts = [batch.column(0).to_numpy() for batch in batches]
     for number, hashes in enumerate(cut(np.concatenate(parts), ranges) if parts else ()):
         columns = [pa.array([number], pa.int32()), pa.array([hashes.tobytes()], pa.binary())]
         yield pa.RecordBatch.from_arrays(columns, ["range", "hashes"])
 
 
-def _repeated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def repeated_in_range(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The hashes of a range that are there twice."""
     parts = [
         np.frombuffer(part.as_buffer(), np.int64)
         for batch in batches

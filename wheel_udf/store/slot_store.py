@@ -159,9 +159,9 @@ class SlotStore(StoreReader):
             marks = before.transactions()
             if has_batch(marks, app_id, batch_id):
                 return appended([], before.version, marks, written=False)
-            self._require(marks, expect)
+            self.require_marks(marks, expect)
             if written is None:
-                written = self._write(transaction, frame, in_one_place=in_one_place)
+                written = self.write_frame(transaction, frame, in_one_place=in_one_place)
             clock = clock_ms(largest_event_ms(written)) if callable(clock_ms) else clock_ms
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
@@ -177,7 +177,8 @@ class SlotStore(StoreReader):
     def _begin(self) -> Transaction:
         return Transaction(self.path, keeps_log=not self.log_is_read)
 
-    def _require(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
+    def require_marks(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
+        """Checks that the transactions of others are as expected."""
         for name, value in expected.items():
             if marks.get(name) != value:
                 raise StoreMovedError(
@@ -188,9 +189,10 @@ class SlotStore(StoreReader):
                     hint="compute the rows again from the current version and append them",
                 )
 
-    def _write(
+    def write_frame(
         self, transaction: Transaction, frame: DataFrame | None, *, in_one_place: bool = False
     ) -> NewFiles:
+        """Writes the files of rows, for a transaction to commit."""
         if frame is None:
             return []
         # Spark's writer of files takes any columns.
@@ -256,7 +258,7 @@ class SlotStore(StoreReader):
         """
 
         def there() -> Files:
-            files = self._files.current()
+            files = self.live_files.current()
             return [(path, files[path]) for path in paths] if files.keys() >= set(paths) else []
 
         return self._rewrite(there, lambda gone: self.rows_of_files(dict(gone)))
@@ -268,7 +270,7 @@ class SlotStore(StoreReader):
         def commit(transaction: Transaction, gone: Files) -> None:
             nonlocal written
             if written is None:
-                written = self._write(transaction, rows_of(gone))
+                written = self.write_frame(transaction, rows_of(gone))
             transaction.commit_rewrite(gone, written)
 
         return self._remove(choose, commit)
@@ -293,11 +295,11 @@ class SlotStore(StoreReader):
 
     def _removable(self, wanted: frozenset[tuple[int, int]], read_version: int | None) -> Files:
         """Returns the files of partitions, except those added after a version, by path."""
-        there = {path: file for path, file in self._files.current().items() if file.place in wanted}
-        gone = there.keys() - self._late(wanted, read_version, there)
+        there = {path: file for path, file in self.live_files.current().items() if file.place in wanted}
+        gone = there.keys() - self.late_files(wanted, read_version, there)
         return [(path, there[path]) for path in sorted(gone)]
 
-    def _late(
+    def late_files(
         self, wanted: frozenset[tuple[int, int]], version: int | None, there: Collection[str]
     ) -> set[str]:
         """Returns the paths of files that were added to partitions after a version."""

@@ -153,10 +153,11 @@ def _create(path: str, layout: StoreLayout, keep_ms: int) -> None:
         return
     # Of two creations at a time one gets a conflict; a table is there either way, and is checked next.
     with suppress(ConflictError):
-        transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, _properties(layout, keep_ms))
+        transaction.commit_creation(STORE_SCHEMA, PARTITIONED_BY, table_properties(layout, keep_ms))
 
 
-def _properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
+def table_properties(layout: StoreLayout, keep_ms: int) -> dict[str, str]:
+    """The properties of a new store."""
     kept = dict.fromkeys(_KEPT, f"interval {-(-keep_ms // 1_000)} seconds")
     return {**TABLE_PROPERTIES, **kept, _LAYOUT: layout.fingerprint(), _FORMAT: str(FORMAT_VERSION)}
 

@@ -84,7 +84,7 @@ class FileList:
         """The files as they are now, and the version that has them."""
         with self._turn:
             found = None if self._known is None else self._followed(self._known)
-            self._known = found or self._read_all()
+            self._known = found or self.read_all()
             return self._known
 
     def _followed(self, known: Listing) -> Listing | None:
@@ -102,7 +102,8 @@ class FileList:
                 self.unsigned.append(number)
         return Listing(commits[-1][0], files)
 
-    def _read_all(self) -> Listing:
+    def read_all(self) -> Listing:
+        """The live files, from the whole log."""
         version, added = delta_log.files_of(self._path)
         return Listing(version, {str(file["path"]): file_of(file) for file in added})
 

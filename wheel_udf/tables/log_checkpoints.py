@@ -36,7 +36,7 @@ EVERY: Final = 100
 
 _CLEANS: Final = "delta.enableExpiredLogCleanup"
 
-_turn: Final = threading.Lock()
+writing: Final = threading.Lock()
 """Held by the thread that writes: one at a time, so that batches keep their cores."""
 _threads: Final[dict[str, threading.Thread]] = {}
 """By table, the last one that writes or waits for its turn."""
@@ -79,8 +79,8 @@ atexit.register(finish, _PATIENCE_S)
 
 def _try(place: str, *, keeps_log: bool) -> None:
     try:
-        with _turn:
-            _write(place, keeps_log=keeps_log)
+        with writing:
+            write_checkpoint(place, keeps_log=keeps_log)
     except Exception as fault:  # noqa: BLE001  # the table is whole without it
         _warn(place, fault)
 
@@ -90,7 +90,8 @@ def _warn(place: str, fault: Exception) -> None:
     _log.warning("the log of %s has no new checkpoint: %s; a later commit tries again", place, why)
 
 
-def _write(place: str, *, keeps_log: bool) -> None:
+def write_checkpoint(place: str, *, keeps_log: bool) -> None:
+    """Writes a checkpoint of the log now, and removes what has expired."""
     from deltalake import DeltaTable  # loads its library, for which a start does not wait
 
     local = local_folder(place)

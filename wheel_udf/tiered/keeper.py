@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -41,17 +42,6 @@ from wheel_udf.tiered.pressure import Pressure
 _PLACED_AT_ONCE_ROWS = 50_000
 """A batch of at least this many rows is placed in its slots at once; far entries of smaller ones go to the inbox."""
 
-_INBOX_FILES = 128
-"""This many files in the inbox are placed together, at the cost of about two batches (a file for each slot)."""
-
-_NEAR_FILES = 64
-"""This many small files are joined in a near window, to which each commit of the intake adds one. The batches of the
-wheel wait for a join, and it costs about the same for 64 files as for 16."""
-
-_JOINED_FILES = 16
-"""This many small files are joined in any other partition. A read of the whole store (a count, an act by predicate, the
-comparison of a hand-over) takes more time for its files than for its rows."""
-
 _MOST_TRIES = 20
 
 _SMALL_BYTES = 4_000_000
@@ -63,6 +53,23 @@ def intake_app_id(app_id: str) -> str:
     return f"{app_id}-intake"
 
 
+@dataclass(frozen=True)
+class FileBounds:
+    """How many files are placed or joined together.
+
+    Attributes:
+        inbox: So many in the inbox are placed, at the cost of about two batches (a file for each slot).
+        near: So many small files are joined in a near window, to which each commit of the intake adds one. The batches
+            of the wheel wait for a join, and it costs about the same for 64 files as for 16.
+        joined: So many in any other partition. A read of the whole store (a count, an act by predicate, the comparison
+            of a hand-over) takes more time for its files than for its rows.
+    """
+
+    inbox: int = 128
+    near: int = 64
+    joined: int = 16
+
+
 class Keeper:
     """Writes to one store: the intake's batches, acts, hand-overs and retirements. A store has one keeper, in one
     process.
@@ -72,6 +79,7 @@ class Keeper:
         app_id: Transaction id of this run and its restarts.
         on_change: Called after each commit that may move the wheel's clock.
         pressure: The limits on pending entries; None for no limits.
+        bounds: How many files are placed or joined together.
     """
 
     def __init__(
@@ -81,14 +89,15 @@ class Keeper:
         app_id: str,
         on_change: Callable[[Keeper], None],
         pressure: Pressure | None = None,
+        bounds: FileBounds = FileBounds(),
     ) -> None:
-        self.store, self.layout = store, store.layout
+        self.store, self.layout, self._bounds = store, store.layout, bounds
         self._owner = app_id
         self._intake_id = intake_app_id(app_id)
         self._cascade_id, self._retire_id = (f"{app_id}-{part}" for part in ("cascade", "retire"))
         self._acts_id = f"{app_id}{ACTS}"
         self._on_change, self._pressure = on_change, pressure
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         head = store.head()
         self.version, self.cursor_ms = head.version, head.cursor_ms
         self.clock_ms, self.clock_before_ms = head.clock_ms, head.clock_before_ms
@@ -125,7 +134,7 @@ class Keeper:
             parsed.unpersist()
 
     def _take_in(self, parsed: DataFrame, batch_id: int, clock_of: ClockOf) -> int:
-        with self._lock:
+        with self.lock:
             if self._placing_ms is None:
                 self.start(self._first_clock(parsed, clock_of))
             assert self._placing_ms is not None
@@ -147,7 +156,7 @@ class Keeper:
             if self._pressure is not None:
                 self._pressure.came(done.rows)
             self.taken_in = done.version
-            self._committed(done, has_clock=True)
+            self.note_commit(done, has_clock=True)
             return done.rows
 
     def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
@@ -159,7 +168,7 @@ class Keeper:
 
     def start(self, clock_ms: int) -> None:
         """Sets the first cursor of a new store from the clock; does nothing if the store has a cursor."""
-        with self._lock:
+        with self.lock:
             if self.cursor_ms is None:
                 self._placing_ms = self.layout.cursor_of(clock_ms)
                 self._move_cursor(None, self._placing_ms)
@@ -192,7 +201,7 @@ class Keeper:
         return self._acts_taken - first
 
     def _take_act(self, checkpoint: str, act: tuple[dict[str, Any], dict[str, str]]) -> None:
-        with self._lock:
+        with self.lock:
             assert self.cursor_ms is not None, "an act changes entries of the store"
             done = self.store.append(
                 rows_of_act(self.store, checkpoint, self._acts_taken, act, self.cursor_ms),
@@ -202,7 +211,7 @@ class Keeper:
                 in_one_place=cancels_only(act[0]),
             )
             self._acts_taken += 1
-            self._committed(done)
+            self.note_commit(done)
 
     # ---- hand-over -----------------------------------------------------------------------------------
 
@@ -214,11 +223,11 @@ class Keeper:
 
     def _hand_over(self, cursor_ms: int) -> HandedOver:
         self.require_untouched()
-        with self._lock:
+        with self.lock:
             self._placing_ms = cursor_ms
         head, reached, moved = self._prepare(cursor_ms)
         # The intake waits only for the check of what has come meanwhile and for the commit.
-        with self._lock:
+        with self.lock:
             for _ in range(_MOST_TRIES):
                 try:
                     if moved is None or not hand_over.news_since(self.store, head, moved.leaving):
@@ -236,7 +245,7 @@ class Keeper:
                 raise StoreError(
                     f"the hand-over gave up after {_MOST_TRIES} conflicting commits", field=self.store.path
                 )
-        self._drop(reached, head.version)
+        self.drop_partitions(reached, head.version)
         by_level: Counter[int] = Counter()
         for partition in reached:
             by_level[partition.level] += partition.rows
@@ -244,7 +253,7 @@ class Keeper:
 
     def _prepare(self, cursor_ms: int) -> tuple[Head, list[Partition], Moving | None]:
         """The current store, the partitions that a cursor reaches, and their rows; None if they are empty."""
-        self._empty_inbox()
+        self.empty_inbox()
         now = self.store.contents()
         reached = self._reached(now.partitions, cursor_ms)
         return now.head, reached, hand_over.prepare(self.store, now, reached, cursor_ms)
@@ -269,18 +278,20 @@ class Keeper:
             rows, app_id=self._cascade_id, batch_id=cursor_ms, cursor_ms=cursor_ms, expect=expect
         )
         self.cursor_ms = cursor_ms
-        self._committed(done)
+        self.note_commit(done)
 
     def _drop_handed_over(self) -> None:
         """Drops slots that an interrupted run has handed over and not dropped."""
         if self.cursor_ms is not None:
-            self._drop(self._reached(self.store.partitions(), self.cursor_ms), self.version)
+            self.drop_partitions(self._reached(self.store.partitions(), self.cursor_ms), self.version)
 
-    def _drop(self, partitions: Sequence[Partition], version: int) -> None:
+    def drop_partitions(self, partitions: Sequence[Partition], version: int) -> None:
+        """Drops partitions, as they were in a version."""
         if partitions:
             self.store.drop([(p.level, p.slot) for p in partitions], read_version=version)
 
-    def _committed(self, done: Appended, *, has_clock: bool = False) -> None:
+    def note_commit(self, done: Appended, *, has_clock: bool = False) -> None:
+        """Notes a commit, and passes it on."""
         self.version = done.version
         if has_clock:
             self.clock_ms, self.clock_before_ms = done.clock_ms, done.clock_before_ms
@@ -294,7 +305,7 @@ class Keeper:
         Returns:
             The number of files emptied.
         """
-        return self._empty_inbox() if self._in_inbox >= _INBOX_FILES else 0
+        return self.empty_inbox() if self._in_inbox >= self._bounds.inbox else 0
 
     def compact(self) -> Iterator[int]:
         """Joins small files of partitions that have many of them, one partition after the other as the caller asks for
@@ -308,7 +319,9 @@ class Keeper:
             The number of files emptied in a partition.
         """
         for place, paths in self.store.small_files(_SMALL_BYTES).items():
-            if place[0] != INBOX and len(paths) >= (_NEAR_FILES if self._grows(*place) else _JOINED_FILES):
+            if place[0] != INBOX and len(paths) >= (
+                self._bounds.near if self._grows(*place) else self._bounds.joined
+            ):
                 yield self.store.join_files(paths)
 
     def _grows(self, level: int, slot: int) -> bool:
@@ -319,8 +332,9 @@ class Keeper:
             and slot >= self.layout.first_near_slot(self.cursor_ms)
         )
 
-    def _empty_inbox(self) -> int:
-        with self._lock:
+    def empty_inbox(self) -> int:
+        """Places the entries of the inbox into their slots; returns the number of files emptied."""
+        with self.lock:
             cursor_ms = self.cursor_ms
             if not self._in_inbox or cursor_ms is None:
                 return 0

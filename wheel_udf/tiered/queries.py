@@ -14,19 +14,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.checkpoint.spark_logs import planned_offsets
 
-_POLL_S = 0.01
-"""Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch follows batch."""
-_LONGEST_WAIT_S = 15
-_WAITING = "Waiting for data to arrive"
+WAITING = "Waiting for data to arrive"
 
 
 def stop_between_batches(
     query: StreamingQuery,
     is_asked: Callable[[], bool] = lambda: True,
     is_held: Callable[[], bool] = lambda: False,
+    *,
+    poll_s: float = 0.01,
+    longest_wait_s: float = 15,
 ) -> None:
     """Stops a query that is idle. If somebody waits for the stop: when the batch in progress has ended or is held, or
-    after 15 s.
+    after `longest_wait_s`.
 
     A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the
     middle of a batch function Spark searches the error's text for an interruption, with a regular expression that
@@ -37,16 +37,19 @@ def stop_between_batches(
         query: The query.
         is_asked: Whether somebody waits for the stop; asked again and again.
         is_held: Whether the batch in progress has been written and waits: the stop lets it end.
+        poll_s: Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch
+            follows batch.
+        longest_wait_s: How long one who waits for the stop is kept waiting.
 
     Raises:
         Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
     """
-    before, patience, left = query.lastProgress, threading.Event(), int(_LONGEST_WAIT_S / _POLL_S)
+    before, patience, left = query.lastProgress, threading.Event(), int(longest_wait_s / poll_s)
     while left and not is_held() and query.isActive and query.status["isTriggerActive"]:
         # Nobody who waits is kept waiting for the batch after this one; without anybody there are only some left.
         if (asked := is_asked()) and query.lastProgress != before:
             break
-        patience.wait(_POLL_S)
+        patience.wait(poll_s)
         left -= asked
     query.stop()
 
@@ -58,7 +61,7 @@ def has_read_all(query: StreamingQuery) -> bool:
     ``MicroBatchExecution``).
     """
     status = query.status
-    return status["message"] == _WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]
+    return status["message"] == WAITING and not status["isDataAvailable"] and not status["isTriggerActive"]
 
 
 @dataclass(frozen=True)

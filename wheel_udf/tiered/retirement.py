@@ -53,7 +53,7 @@ def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
         return 0
     old = [*windows, *(p for p in partitions if p.level == MARKS)]
     generation = max(p.slot for p in windows)
-    done = store.append(_marks(store, now, old, generation), app_id=app_id, batch_id=generation)
+    done = store.append(rows_of_marks(store, now, old, generation), app_id=app_id, batch_id=generation)
     # If an interrupted run has already written the marks of this generation, those are kept.
     over = generation + done.written
     gone = [(p.level, p.slot) for p in old if p.level == NEAR or p.slot < over]
@@ -61,7 +61,8 @@ def retire(store: SlotStore, *, app_id: str, done_ms: int) -> int:
     return len(windows)
 
 
-def _marks(store: SlotStore, now: Contents, old: Sequence[Partition], generation: int) -> DataFrame:
+def rows_of_marks(store: SlotStore, now: Contents, old: Sequence[Partition], generation: int) -> DataFrame:
+    """The marks of a generation, as rows of the store."""
     places = {(p.level, p.slot) for p in old}
     far, dropped = (
         store.rows_of_files({path: file for path, file in now.files.items() if chosen(file.place)})

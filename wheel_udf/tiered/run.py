@@ -62,8 +62,8 @@ _POLL_S = 0.1
 _ACTS_EVERY_POLLS = 10
 _ACTS_EVERY_POLLS_REMOTE = 50
 """Each look is a request if the checkpoint is in an object store."""
-_TEND_EVERY_POLLS = 100
-_VACUUM_EVERY_POLLS = 36_000
+TEND_EVERY_POLLS = 100
+VACUUM_EVERY_POLLS = 36_000
 _PATIENCE_S = 60.0
 
 
@@ -91,34 +91,34 @@ class TieredRun:
         self.board = ShardBoard()
         self.wheel: StreamingQuery | None = None
         self.intake: StreamingQuery | None = None
-        self._leases, self._pressure, self._pause = leases, pressure, IntakePause()
+        self.leases, self._pressure, self.pause = leases, pressure, IntakePause()
         self._end = threading.Event()
         self._over = threading.Event()
         self._fault: BaseException | None = None
         self._last_report: BatchReport | None = None
-        self._published: StoreProgress | None = None
+        self.last_published: StoreProgress | None = None
         self._publishing = threading.Lock()
         self._tending: Iterator[bool] | None = None
-        self._vacuum: threading.Thread | None = None
-        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self._publish, pressure=pressure)
+        self.vacuum: threading.Thread | None = None
+        self.keeper = Keeper(store, app_id=identity.app_id, on_change=self.publish, pressure=pressure)
         self._checkpoint = checkpoint
         self._acts_every = _ACTS_EVERY_POLLS if local_folder(checkpoint) else _ACTS_EVERY_POLLS_REMOTE
-        self._before = self.keeper.version
+        self.inherited_version = self.keeper.version
         """What earlier runs have left for the wheel to read ends here."""
         self._retirements = Retirements(self.keeper, what.memory_ms, what.history_ms)
         self._figures = StoreFigures(what.layout)
         is_wall_clock = isinstance(what.clock, ProcessingClock)
-        self._lead = None if is_wall_clock else Lead(self.keeper, what.lead_windows)
+        self.lead = None if is_wall_clock else Lead(self.keeper, what.lead_windows)
         # Limits count what the wheel has committed, so with them the intake waits for that.
         self.takes_turns = bounded and not is_wall_clock and not what.lead_windows and pressure is None
-        self._turn = IntakePause()
-        self._clock = RunClock(what.clock, self.keeper, self._lead)
+        self.turn = IntakePause()
+        self.clock = RunClock(what.clock, self.keeper, self.lead)
         if is_wall_clock:
             self.keeper.start(wall_clock_ms())
         self.keeper.take_acts(checkpoint)
-        self._publish(self.keeper)
+        self.publish(self.keeper)
         self._look_at_store()
-        self._thread = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
+        self.supervisor = threading.Thread(target=self._keep, name="wheel-keeper", daemon=True)
 
     def begin(self, wheel: StreamingQuery, start_intake: Callable[[], StreamingQuery]) -> None:
         """Takes the wheel's query, starts the intake and the supervisor's thread.
@@ -128,9 +128,9 @@ class TieredRun:
         an earlier run has left.
         """
         self.wheel, self._start_intake = wheel, start_intake
-        if self._lead.allows(None) if self._lead is not None else self.bounded or self._may_take_in():
+        if self.lead.allows(None) if self.lead is not None else self.bounded or self._may_take_in():
             self.intake = start_intake()
-        self._thread.start()
+        self.supervisor.start()
 
     # ---- the intake ----------------------------------------------------------------------------------
 
@@ -140,16 +140,17 @@ class TieredRun:
         Then it pauses while a limit is reached (:mod:`wheel_udf.tiered.pause`), and waits while it is too far ahead of
         the wheel (:mod:`wheel_udf.tiered.lead`).
         """
-        waits_first = self.bounded and self._lead is None
+        waits_first = self.bounded and self.lead is None
         if waits_first:
-            self._wait()
+            self.wait_for_room()
         self.keeper.take_in(parsed, batch_id, self.clock_of)
         if not waits_first:
-            self._wait()
+            self.wait_for_room()
 
-    def _wait(self) -> None:
+    def wait_for_room(self) -> None:
+        """Holds the intake while it may take nothing in."""
         if not self._may_take_in():
-            self._pause.hold(self._intake_is_active)
+            self.pause.hold(self._intake_is_active)
 
     def _intake_is_active(self) -> bool:
         return self.intake is None or self.intake.isActive
@@ -158,24 +159,25 @@ class TieredRun:
     def paused(self) -> bool:
         """Whether the intake waits because a limit is reached."""
         unbegun = self.wheel is not None and self.intake is None
-        return self._lead is None and (self._pause.holds or unbegun)
+        return self.lead is None and (self.pause.holds or unbegun)
 
     def _may_take_in(self) -> bool:
-        if self._lead is not None:
-            return self._lead.allows(self._reached())
+        if self.lead is not None:
+            return self.lead.allows(self._reached())
         return self._pressure is None or not self._pressure.pauses or self._pressure.has_room()
 
-    def _go_on_if_possible(self) -> None:
-        if (self.intake is None or self._pause.holds) and self._may_go_on():
+    def go_on_if_possible(self) -> None:
+        """Lets what is held go on: the intake if there is room, the wheel if there is more to read."""
+        if (self.intake is None or self.pause.holds) and self._may_go_on():
             if self.intake is None:
                 self.intake = self._start_intake()
             else:
-                self._pause.release()
-        if self._turn.holds and self._has_more_to_read():
-            self._turn.release()
+                self.pause.release()
+        if self.turn.holds and self.has_more_to_read():
+            self.turn.release()
 
     def _may_go_on(self) -> bool:
-        if self._lead is not None:
+        if self.lead is not None:
             return self._may_take_in()
         return self._pressure is not None and self._pressure.has_room_again(self._what_makes_room)
 
@@ -190,13 +192,13 @@ class TieredRun:
         """The wheel's position for the lead: what a planned batch has not read it never reads, so where the two take
         turns the intake may go on.
         """
-        return planned_position(self._checkpoint) if self.takes_turns else self._position()
+        return planned_position(self._checkpoint) if self.takes_turns else self.position()
 
-    def _has_more_to_read(self) -> bool:
+    def has_more_to_read(self) -> bool:
         """Whether the wheel's next batch can read a batch of the intake or a later clock, or neither will come."""
         if self._is_idle() or not (self.intake is None or self.intake.isActive):
             return True
-        taken_in, published = self.keeper.taken_in, self._published
+        taken_in, published = self.keeper.taken_in, self.last_published
         if published is None or published.clock_ms is None or published.version < taken_in:
             return False
         reached = self._reached()
@@ -209,7 +211,7 @@ class TieredRun:
 
     def clock_of(self, largest_event_ms: int | None) -> int | None:
         """Returns the clock that follows from the largest event time of a batch; None if event times make no clock."""
-        return self._clock.of_batch(largest_event_ms)
+        return self.clock.of_batch(largest_event_ms)
 
     @property
     def input_has_ended(self) -> bool:
@@ -223,20 +225,22 @@ class TieredRun:
     def _is_idle(self) -> bool:
         return not self.bounded and self.intake is not None and has_read_all(self.intake)
 
-    def _position(self) -> Position | None:
+    def position(self) -> Position | None:
+        """How far the wheel has read."""
         return position_of(self.wheel)
 
-    def _now_ms(self) -> int | None:
-        return self._clock.now_ms(has_ended=self.input_has_ended)
+    def now_ms(self) -> int | None:
+        """The clock of the run."""
+        return self.clock.now_ms(has_ended=self.input_has_ended)
 
-    def _publish(self, _keeper: Keeper, *, only_news: bool = False) -> None:
+    def publish(self, _keeper: Keeper, *, only_news: bool = False) -> None:
         """Publishes the clock, or only a changed one. Intake and supervisor call it; the lock keeps the order."""
         with self._publishing:
-            published = self._clock.published(
-                has_ended=self.input_has_ended, is_idle=self._is_idle, position=self._position
+            published = self.clock.published(
+                has_ended=self.input_has_ended, is_idle=self._is_idle, position=self.position
             )
-            if published is not None and not (only_news and published == self._published):
-                self._published = published
+            if published is not None and not (only_news and published == self.last_published):
+                self.last_published = published
                 self.board.put(STORES, self.token, published)
 
     # ---- the supervisor ------------------------------------------------------------------------------
@@ -252,25 +256,25 @@ class TieredRun:
         self._last_report = report
         if on_batch is not None:
             on_batch(report)
-        if self.takes_turns and not self._has_more_to_read():
-            self._turn.hold(self._wheel_is_active)
+        if self.takes_turns and not self.has_more_to_read():
+            self.turn.hold(self._wheel_is_active)
 
     def _keep(self) -> None:
         try:
             polls = 0
             while not self._end.wait(_POLL_S) and self._runs():
                 ended = self.input_has_ended
-                self._publish(self.keeper, only_news=True)
-                self._look_at_wheel()
-                self._go_on_if_possible()
-                now_ms = self._now_ms()
+                self.publish(self.keeper, only_news=True)
+                self.look_at_wheel()
+                self.go_on_if_possible()
+                now_ms = self.now_ms()
                 if now_ms is not None:
-                    self._step(now_ms)
+                    self.step(now_ms)
                 polls += 1
                 if polls % self._acts_every == 0:
                     self.keeper.take_acts(self._checkpoint)
-                self._tend(begin=polls % _TEND_EVERY_POLLS == 0)
-                if polls % _VACUUM_EVERY_POLLS == 0:
+                self.tend(begin=polls % TEND_EVERY_POLLS == 0)
+                if polls % VACUUM_EVERY_POLLS == 0:
                     self._begin_vacuum()
                 if ended and self._is_done():
                     # Without it the wheel has no clock, and begins no batch that the stop would cut off.
@@ -283,7 +287,7 @@ class TieredRun:
         finally:
             self._shut_down()
 
-    def _tend(self, *, begin: bool) -> None:
+    def tend(self, *, begin: bool) -> None:
         """Does the next part of the work of every ten seconds, if any is left, or if it is time to begin it again."""
         if begin and self._tending is None:
             self._tending = self._parts_of_tending()
@@ -294,10 +298,10 @@ class TieredRun:
         """Deletes files that have expired, on a thread of its own: all files of the store are listed, and a hand-over
         that waited for it would leave the wheel's clock standing at the cursor.
         """
-        if self._vacuum is None or not self._vacuum.is_alive():
+        if self.vacuum is None or not self.vacuum.is_alive():
             # A daemon: nothing is lost if the process ends meanwhile.
-            self._vacuum = threading.Thread(target=self._try_vacuum, name="wheel-vacuum", daemon=True)
-            self._vacuum.start()
+            self.vacuum = threading.Thread(target=self._try_vacuum, name="wheel-vacuum", daemon=True)
+            self.vacuum.start()
 
     def _try_vacuum(self) -> None:
         try:
@@ -315,25 +319,27 @@ class TieredRun:
         """
         # The board is a folder for temporary files. If somebody has emptied it, the wheel's clock stands still until
         # the next commit.
-        self._publish(self.keeper)
+        self.publish(self.keeper)
         self.keeper.require_untouched()
         self._look_at_store()
         yield True
-        self._retirements.look(self._last_report, self._position())
+        self._retirements.look(self._last_report, self.position())
         yield True
         for _ in self.keeper.compact():
             yield True
 
-    def _look_at_wheel(self) -> None:
+    def look_at_wheel(self) -> None:
         """Once the wheel has read what earlier runs have left, what expires of the log may go: from then on the wheel
         is a few batches behind.
         """
         if not self.keeper.store.log_is_read:
-            position = self._position()
-            self.keeper.store.log_is_read = position is not None and position.version >= self._before
+            position = self.position()
+            self.keeper.store.log_is_read = (
+                position is not None and position.version >= self.inherited_version
+            )
 
     def _look_at_store(self) -> None:
-        self._figures.look(self.keeper.store.partitions(), self._now_ms() or 0)
+        self._figures.look(self.keeper.store.partitions(), self.now_ms() or 0)
 
     def _runs(self) -> bool:
         """Whether both queries run, or have ended as they should; the failure of one is the failure of the run."""
@@ -344,7 +350,8 @@ class TieredRun:
                 return False
         return self.wheel.isActive and (self.bounded or self.intake is None or self.intake.isActive)
 
-    def _step(self, now_ms: int) -> None:
+    def step(self, now_ms: int) -> None:
+        """Hands over what is near; else tidies the inbox."""
         done = self.keeper.step(now_ms)
         if done is None:
             self.keeper.tidy()
@@ -354,7 +361,7 @@ class TieredRun:
 
     def _is_done(self) -> bool:
         """Whether the wheel has read all of a bounded input and released what is due at the end."""
-        position, report, end_ms = self._position(), self._last_report, self._end_ms
+        position, report, end_ms = self.position(), self._last_report, self._end_ms
         if end_ms is None:
             return True  # there was never any input
         if position is None or report is None or position.version < self.keeper.version or report.backlog:
@@ -370,17 +377,17 @@ class TieredRun:
         input.
         """
         assert self.input_has_ended, "fixed at the end of the input, unlike the wall clock"
-        return self._now_ms()
+        return self.now_ms()
 
     # ---- the end -------------------------------------------------------------------------------------
 
     def _stop_queries(self, is_asked: Callable[[], bool] = lambda: True) -> None:
-        if self.bounded and self._lead is None:
-            self._pause.end()
+        if self.bounded and self.lead is None:
+            self.pause.end()
         for query in (self.intake, self.wheel):
-            is_held = _never if query is self.wheel else lambda: self._pause.holds
+            is_held = _never if query is self.wheel else lambda: self.pause.holds
             if query is self.wheel:
-                self._turn.end()
+                self.turn.end()
             if query is not None and query.isActive:
                 try:
                     # A stop ends the wait; the batch that is held is written.
@@ -391,7 +398,7 @@ class TieredRun:
     def _shut_down(self) -> None:
         self._stop_queries()
         if not self._active_queries():
-            for lease in self._leases:
+            for lease in self.leases:
                 lease.close()
         self.board.remove(STORES, self.token)
         self._over.set()
@@ -436,11 +443,11 @@ class TieredRun:
             StopError: A part still runs after that; it keeps its leases. Call again to wait longer.
         """
         self._end.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        if self.supervisor.is_alive():
+            self.supervisor.join(timeout)
         else:
             self._shut_down()
-        running = ["the supervisor's thread"] * self._thread.is_alive() + self._active_queries()
+        running = ["the supervisor's thread"] * self.supervisor.is_alive() + self._active_queries()
         if running:
             raise StopError(
                 f"the run has not stopped, still running: {', '.join(running)}",

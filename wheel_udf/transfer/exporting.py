@@ -85,7 +85,7 @@ def export_job(
         parts = parts_of(work)
         batch = last_committed(parts[-1])
         assert batch is not None, "something was committed"
-        manifest = _found(folder, identity, batch)
+        manifest = found_export(folder, identity, batch)
         is_new = manifest is None
         if manifest is None:
             manifest = _write(spark, work, folder, identity, batch, without, on_step)
@@ -97,7 +97,7 @@ def export_job(
     return manifest
 
 
-def _found(folder: str, identity: Identity, batch: int) -> Manifest | None:
+def found_export(folder: str, identity: Identity, batch: int) -> Manifest | None:
     """The manifest of a complete export of just this; None if the folder is new, or holds an unfinished one."""
     manifest = find_manifest(folder)
     if manifest is not None and (manifest.app_id, manifest.batch) != (identity.app_id, batch):
@@ -121,7 +121,7 @@ def _write(
     on_step: Step,
 ) -> Manifest:
     """Writes everything but the manifest, and returns that."""
-    _require_unused(folder)
+    require_unused(folder)
     purgatory = identity.mode == "purgatory"
     names = WATCH_COUNTS if purgatory else WHEEL_COUNTS
     heads = heads_of(spark, work.query)
@@ -145,7 +145,7 @@ def _write(
     rows, first = {}, 1 if settled is None else 2
     for number, (name, table) in enumerate(tables.items(), first):
         on_step(name, number, first + len(tables) - 1)
-        rows[name] = _written(table, f"{folder}/{name}")
+        rows[name] = write_rows(table, f"{folder}/{name}")
     more.update(cancelled=ended, applied=ended)
     begin = parts_of(work)[0]
     positions = positions_of(begin)
@@ -177,12 +177,13 @@ def _clock_ms(heads: Sequence[Mapping[str, Any]], work: PendingWork) -> int | No
     return max((clock_ms for clock_ms in clocks if clock_ms is not None), default=None)
 
 
-def _written(table: DataFrame, place: str) -> int:
+def write_rows(table: DataFrame, place: str) -> int:
+    """Writes a table of an export; returns its number of rows."""
     table.write.mode("overwrite").parquet(place)
     return table.sparkSession.read.schema(table.schema).parquet(as_pattern(place)).count()
 
 
-def _require_unused(folder: str) -> None:
+def require_unused(folder: str) -> None:
     """Refuses a folder with anything but an unfinished export."""
     names = {name for name in open_folder(folder).names() if not name.startswith(".")}
     if names - {*SCHEMAS, ACTS_FILE, SOURCES}:

@@ -71,7 +71,7 @@ def test_a_user_without_a_name_moves_an_entry_once_and_is_recorded_by_number(
     assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour") == 1
     moved = {"a": (at_ms(500 + 3_600), "out"), "b": (at_ms(9_000), "out")}
     assert waiting(world) == moved
-    monkeypatch.setattr(in_store, "_FEW_ROWS", -1)
+    monkeypatch.setattr(in_store, "FEW_ROWS", -1)
     assert waiting(world) == moved, "also in a store of many rows"
     assert recorded(world) == [("move", "schedule_id in ['a']", "to deliver_at + interval 1 hour", 1, 0)]
     assert acts.audit(world.spark, world.acts).first()["by"].startswith("uid ")
@@ -91,7 +91,7 @@ def test_an_act_is_pending_at_once_and_the_same_when_the_keeper_has_taken_it(
         assert waiting(world) == left
         assert count_pending(world.spark, work_of(world)) == 3
         with monkeypatch.context() as patch:
-            patch.setattr(in_store, "_FEW_ROWS", -1)
+            patch.setattr(in_store, "FEW_ROWS", -1)
             assert waiting(world) == left, "also in a store of many rows"
             assert count_pending(world.spark, work_of(world)) == 3
         assert (work_of(world).acts_waiting(), world.store.head().version) == (3 - taken, version + taken)
@@ -116,7 +116,7 @@ def test_an_act_is_taken_once_by_a_job_that_is_killed_at_its_commit_and_started_
     assert acts.move(world.spark, work_of(world), A, to="deliver_at + interval 1 hour") == 1
     successor = world.new_keeper()
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "_committed", dies)
+        patch.setattr(Keeper, "note_commit", dies)
         with pytest.raises(KeyboardInterrupt):
             world.keeper.take_acts(world.acts)
     # The successor has read the log before the commit landed, or after it.
@@ -190,7 +190,7 @@ def test_history_says_who_moved_an_entry_when_and_how_and_the_levels_it_passed_u
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")
     for clock_s, wall_s, act in ((100, 7, "move"), (200, 8, "reroute"), (4_900, 9, "cancel")):
-        monkeypatch.setattr(acts, "_clock_ms", lambda *_, clock_s=clock_s: at_ms(clock_s))
+        monkeypatch.setattr(acts, "store_clock_ms", lambda *_, clock_s=clock_s: at_ms(clock_s))
         monkeypatch.setattr(audit, "wall_clock_ms", lambda wall_s=wall_s: at_ms(wall_s))
         to = {"move": "deliver_at + interval 4500 seconds", "reroute": "mail", "cancel": None}[act]
         more = {} if to is None else {"to": to}

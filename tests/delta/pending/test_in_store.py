@@ -27,7 +27,7 @@ LEFT = [("a", 2, 600), ("b", 1, 9_000), ("d", 1, 10), ("e", 1, 9_000)]
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(in_store, "_FEW_ROWS", -1)
+    monkeypatch.setattr(in_store, "FEW_ROWS", -1)
     return World(spark, tmp_path)
 
 
@@ -58,7 +58,7 @@ def test_ids_with_several_versions_and_ids_of_one_hash_are_counted_exactly(
     world.take_in(("a", "replace", 2, 600), ("c", "cancel", 1, None))
     assert found(world) == LEFT
     assert count_pending(world.spark, work_of(world)) == 4
-    monkeypatch.setattr(in_store, "_FEW_IDS", 0)
+    monkeypatch.setattr(in_store, "FEW_IDS", 0)
     assert found(world) == LEFT, "also if too many ids have several versions for a broadcast"
     assert count_pending(world.spark, work_of(world)) == 4
 
@@ -68,7 +68,7 @@ def test_entries_that_wait_in_the_inbox_or_were_handed_over_and_not_dropped_are_
 ) -> None:
     take_in(world)
     assert (found(world), count_pending(world.spark, work_of(world))) == (LEFT, 4)
-    world.keeper._empty_inbox()
+    world.keeper.empty_inbox()
     monkeypatch.setattr(SlotStore, "drop", lambda *_, **__: None)
     moved = world.keeper.step(at_ms(590))
     assert moved is not None

@@ -103,14 +103,14 @@ def test_what_a_killed_creation_leaves_is_no_hindrance(spark: SparkSession, tmp_
 def test_of_two_creations_at_a_time_both_have_the_one_store(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    properties, place = store_table._properties, str(tmp_path / "store")
+    properties, place = store_table.table_properties, str(tmp_path / "store")
 
     def late(*given: Any) -> Any:
         monkeypatch.undo()
         SlotStore.open(spark, place, LAYOUT, create=True)
         return properties(*given)
 
-    monkeypatch.setattr(store_table, "_properties", late)
+    monkeypatch.setattr(store_table, "table_properties", late)
 
     assert SlotStore.open(spark, place, LAYOUT, create=True).head().version == 0
 
@@ -389,7 +389,7 @@ def test_partitions_follow_what_others_append_drop_and_compact(
     store.append(frame(row(2, 190, "a"), row(2, 191, "b")), app_id="i", batch_id=0)
     assert [(p.slot, p.files, p.rows) for p in store.partitions()] == [(190, 1, 1), (191, 1, 1)]
     # From here on the commits alone are read.
-    monkeypatch.setattr(store._files, "_read_all", lambda: pytest.fail("read in full again"))
+    monkeypatch.setattr(store.live_files, "read_all", lambda: pytest.fail("read in full again"))
 
     other.append(frame(row(2, 191, "c"), row(3, 10, "d")), app_id="i", batch_id=1)
     other.drop([(2, 190)])
@@ -408,7 +408,7 @@ def test_partitions_are_read_in_full_again_where_the_log_has_been_cleaned_up(
     assert store.partitions() == []
     for number, name in enumerate("abc"):
         store.append(frame(row(2, 190, name)), app_id="i", batch_id=number)
-    log_checkpoints._write(store.path, keeps_log=True)
+    log_checkpoints.write_checkpoint(store.path, keeps_log=True)
     for version in range(3):
         Path(store.path, "_delta_log", f"{version:020}.json").unlink()
 
@@ -488,7 +488,7 @@ def test_of_two_drops_at_a_time_both_end_with_the_partitions_gone(
 ) -> None:
     store.append(frame(row(2, 190, "a"), row(2, 191, "b"), row(2, 192, "c")), app_id="i", batch_id=0)
     other = SlotStore.open(spark, store.path, LAYOUT, create=False)
-    current = store._files.current
+    current = store.live_files.current
 
     def late() -> Any:
         monkeypatch.undo()
@@ -496,7 +496,7 @@ def test_of_two_drops_at_a_time_both_end_with_the_partitions_gone(
         other.drop([(2, 190)])
         return found
 
-    monkeypatch.setattr(store._files, "current", late)
+    monkeypatch.setattr(store.live_files, "current", late)
     store.drop([(2, 190), (2, 191)])
 
     assert ids(store.rows()) == ["c"]

@@ -115,7 +115,7 @@ def test_transactions_are_found_in_a_log_that_was_cleaned_up(spark: SparkSession
     place = make(spark, tmp_path / "table")
     for batch_id in range(3):
         append_once(rows(spark, batch_id), place, COLUMNS, (), app_id="job", batch_id=batch_id)
-    log_checkpoints._write(place, keeps_log=True)
+    log_checkpoints.write_checkpoint(place, keeps_log=True)
     append_once(rows(spark, 9), place, COLUMNS, (), app_id="late", batch_id=5)
     for version in range(3):
         (tmp_path / "table" / "_delta_log" / f"{version:020}.json").unlink()

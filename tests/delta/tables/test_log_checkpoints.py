@@ -51,7 +51,7 @@ def with_an_old_log(spark: SparkSession, folder: Path) -> tuple[str, Path]:
 @contextmanager
 def another_at_work() -> Iterator[None]:
     """Inside, a checkpoint of another table is being written."""
-    with log_checkpoints._turn:
+    with log_checkpoints.writing:
         yield
 
 

@@ -22,8 +22,8 @@ from wheel_udf.store import intake
 from wheel_udf.store.layout import INBOX, MARKS, NEAR, StoreLayout
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables.delta_transaction import Transaction
-from wheel_udf.tiered import hand_over, keeper as store_keeper
-from wheel_udf.tiered.keeper import Keeper
+from wheel_udf.tiered import hand_over
+from wheel_udf.tiered.keeper import FileBounds, Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,8 @@ class World:
         self.store = SlotStore.open(spark, str(folder / "store"), layout, create=True)
         self.keeper = self.new_keeper()
 
-    def new_keeper(self) -> Keeper:
-        return Keeper(self.store, app_id="us", on_change=lambda _: None)
+    def new_keeper(self, **bounds: int) -> Keeper:
+        return Keeper(self.store, app_id="us", on_change=lambda _: None, bounds=FileBounds(**bounds))
 
     def take_in(self, *rows: tuple[str, str, int, int | None]) -> None:
         """A batch of (id, op, seq, due in seconds)."""
@@ -112,9 +112,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_the_stream(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
-    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 2)
-    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
+    world.keeper = world.new_keeper(inbox=2, near=2, joined=2)
     world.take_in(("first", "schedule", 1, 100))
     assert world.keeper.tidy() == 0
     for number, due_s in enumerate((30, 500, 9_000)):
@@ -148,8 +146,7 @@ def test_small_batches_wait_in_one_file_each_and_are_placed_together_unseen_by_t
 def test_a_near_window_is_joined_at_more_files_while_batches_still_add_to_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 4)
-    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 3)
+    world.keeper = world.new_keeper(near=4, joined=3)
     for number in range(3):
         world.take_in((f"a{number}", "schedule", 1, number))
     assert sum(world.keeper.compact()) == 0
@@ -167,13 +164,11 @@ def test_a_near_window_is_joined_at_more_files_while_batches_still_add_to_it(
 def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
-    monkeypatch.setattr(store_keeper, "_NEAR_FILES", 2)
-    monkeypatch.setattr(store_keeper, "_JOINED_FILES", 2)
+    world.keeper = world.new_keeper(inbox=2, near=2, joined=2)
     world.take_in(("first", "schedule", 1, 1), ("b", "schedule", 1, 9_000), ("due", "schedule", 1, 30))
-    world.keeper._empty_inbox()
+    world.keeper.empty_inbox()
     world.take_in(("c", "schedule", 1, 2), ("d", "schedule", 1, 9_000), ("due too", "schedule", 1, 31))
-    world.keeper._empty_inbox()
+    world.keeper.empty_inbox()
     joins = world.keeper.compact()
     assert next(joins) == 2
     assert world.keeper.step(at_ms(20)) is not None
@@ -185,7 +180,7 @@ def test_a_hand_over_comes_between_two_partitions_whose_files_are_joined(
 def test_what_comes_while_the_inbox_is_emptied_stays_in_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 1)
+    world.keeper = world.new_keeper(inbox=1)
     world.take_in(("first", "schedule", 1, 100))
     world.take_in(("a", "schedule", 1, 30))
     rearrange = world.store.rearrange
@@ -273,7 +268,7 @@ def test_optimize_and_vacuum_by_hand_do_no_harm(world: World, monkeypatch: pytes
 def test_an_optimize_while_files_are_rearranged_makes_it_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_keeper, "_INBOX_FILES", 2)
+    world.keeper = world.new_keeper(inbox=2)
     table, put = DeltaTable.forPath(world.spark, world.store.path), Transaction.commit_rewrite
     for number, due_s in enumerate((100, 30, 500)):
         world.take_in((f"a{number}", "schedule", 1, due_s))

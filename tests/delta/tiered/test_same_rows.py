@@ -251,7 +251,7 @@ def test_which_clock_a_file_met_depended_on_what_spark_asked_first(
     # had rows and no instant, and what was past due was released by the clock before theirs. Here this happens to
     # every file: its instant is published when the wheel has read it.
     world = Backfill(spark, tmp_path)
-    kept, seen = TieredRun._publish, set[int]()
+    kept, seen = TieredRun.publish, set[int]()
     held, read, begun = threading.Event(), threading.Event(), dict[str, int]()
 
     def late(run: TieredRun, keeper: Keeper, *, only_news: bool = False) -> None:
@@ -273,7 +273,7 @@ def test_which_clock_a_file_met_depended_on_what_spark_asked_first(
         if world.report.received:
             read.set()
 
-    monkeypatch.setattr(TieredRun, "_publish", late)
+    monkeypatch.setattr(TieredRun, "publish", late)
     world.tiered_up_to(FILES * FILE_S - 1, "200 milliseconds", look)
     assert len(seen) == FILES
     assert world.fired() == [row for row in direct[0] if row[3] < UNTIL_S]

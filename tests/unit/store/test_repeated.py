@@ -32,18 +32,18 @@ def test_what_occurs_twice_in_one_task_or_in_two_is_found_once(ranges: int) -> N
     cut = [
         batch
         for hashes in tasks
-        for batch in repeated._in_ranges([_batch(hashes[:2]), _batch(hashes[2:])], ranges=ranges)
+        for batch in repeated.hashes_in_ranges([_batch(hashes[:2]), _batch(hashes[2:])], ranges=ranges)
     ]
     found = []
     for number in range(ranges):
         mine = [batch for batch in cut if batch.column(0)[0].as_py() == number]
-        found += [each for batch in repeated._repeated(mine) for each in batch.column(0).to_pylist()]
+        found += [each for batch in repeated.repeated_in_range(mine) for each in batch.column(0).to_pylist()]
     assert found == [LEAST, -3, 5, MOST]
 
 
 def test_a_task_without_rows_sends_nothing() -> None:
-    assert list(repeated._in_ranges([], ranges=2)) == []
-    assert list(repeated._repeated([])) == []
+    assert list(repeated.hashes_in_ranges([], ranges=2)) == []
+    assert list(repeated.repeated_in_range([])) == []
 
 
 def _batch(hashes: list[int]) -> pa.RecordBatch:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from wheel_udf.tiered import queries
 from wheel_udf.tiered.queries import Position, planned_position, stop_between_batches
 
 if TYPE_CHECKING:
@@ -48,38 +46,35 @@ def test_the_position_of_a_planned_batch_is_known_before_the_batch_has_ended(tmp
     assert planned_position(str(tmp_path)) == Position(5, 70)
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_POLL_S", 0.001)
-    monkeypatch.setattr(queries, "_LONGEST_WAIT_S", 0.003)
+stop = partial(stop_between_batches, poll_s=0.001, longest_wait_s=0.003)
 
 
 def test_a_run_that_ends_by_itself_waits_for_its_batch_however_long_that_takes() -> None:
     query = Query(looks=20)
-    stop_between_batches(query, lambda: False)  # type: ignore[arg-type]  # all that it uses is there
+    stop(query, lambda: False)  # type: ignore[arg-type]  # all that it uses is there
     assert query.stopped_with == 0
 
 
 def test_a_run_that_ends_by_itself_does_not_cut_off_a_batch_that_has_begun_meanwhile() -> None:
     # It stayed planned, so that the job could not be exported.
     query = Query(looks=20, more=5)
-    stop_between_batches(query, lambda: False)  # type: ignore[arg-type]
+    stop(query, lambda: False)  # type: ignore[arg-type]
     assert query.stopped_with == -5
 
 
 def test_a_stop_that_somebody_has_asked_for_waits_for_one_batch_only() -> None:
     query = Query(looks=2, more=5)
-    stop_between_batches(query)  # type: ignore[arg-type]
+    stop(query)  # type: ignore[arg-type]
     assert query.stopped_with == 0
 
 
 def test_a_stop_that_somebody_has_asked_for_cuts_a_long_batch_off() -> None:
     query = Query(looks=20)
-    stop_between_batches(query)  # type: ignore[arg-type]
+    stop(query)  # type: ignore[arg-type]
     assert query.stopped_with == 17
 
 
 def test_a_stop_that_is_asked_for_meanwhile_waits_no_longer_than_any_other() -> None:
     query = Query(looks=20)
-    stop_between_batches(query, lambda: query.left < 10)  # type: ignore[arg-type]
+    stop(query, lambda: query.left < 10)  # type: ignore[arg-type]
     assert query.stopped_with == 7

@@ -149,14 +149,14 @@ def test_hand_overs_waited_for_the_deletion_of_expired_files(
         if began:
             stepped.set()
 
-    monkeypatch.setattr(run_module, "_VACUUM_EVERY_POLLS", 1)
+    monkeypatch.setattr(run_module, "VACUUM_EVERY_POLLS", 1)
     monkeypatch.setattr(run.keeper.store, "vacuum", slow, raising=False)
     monkeypatch.setattr(run.keeper, "step", step)
     begin(run, Query(), Query())
     assert stepped.wait(20)
-    assert run._vacuum is not None
+    assert run.vacuum is not None
     goes_on.set()
-    run._vacuum.join(20)
+    run.vacuum.join(20)
     run.stop()
     assert [record.message for record in caplog.records if "expired" in record.message][:1] == [
         "expired files of the slot store stay for another hour: no room on the device"
@@ -166,10 +166,10 @@ def test_hand_overs_waited_for_the_deletion_of_expired_files(
 def test_what_the_log_has_expired_stays_until_the_wheel_has_read_what_the_run_before_left(
     run: TieredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run._before, store = 7, run.keeper.store
+    run.inherited_version, store = 7, run.keeper.store
     for position, is_read in ((None, False), (Position(6, 0), False), (Position(7, 0), True), (None, True)):
-        monkeypatch.setattr(run, "_position", lambda at=position: at)
-        run._look_at_wheel()
+        monkeypatch.setattr(run, "position", lambda at=position: at)
+        run.look_at_wheel()
         assert store.log_is_read is is_read
 
 
@@ -196,26 +196,26 @@ def test_the_wheel_ran_a_batch_for_each_commit_of_a_hand_over(
     *,
     has_more: bool,
 ) -> None:
-    monkeypatch.setattr(backfill, "_published", published)
+    monkeypatch.setattr(backfill, "last_published", published)
     monkeypatch.setattr(run_module, "planned_position", lambda _checkpoint: reached)
     intake: Any = Query()
     backfill.intake = intake
     assert backfill.takes_turns
-    assert backfill._has_more_to_read() is has_more
+    assert backfill.has_more_to_read() is has_more
     intake.stop()
-    assert backfill._has_more_to_read(), "nothing more will come"
+    assert backfill.has_more_to_read(), "nothing more will come"
 
 
 def test_a_stop_lets_a_batch_of_the_wheel_end_that_waits_for_the_intake(
     backfill: TieredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "planned_position", lambda _checkpoint: Position(5, 100))
-    monkeypatch.setattr(backfill._clock, "published", lambda **_: StoreProgress(900, 100, 5))
+    monkeypatch.setattr(backfill.clock, "published", lambda **_: StoreProgress(900, 100, 5))
     monkeypatch.setattr(backfill.keeper, "step", lambda _now_ms: HandedOver(0, 0, 0))
     begin(backfill, Query(), Query())
     batch = threading.Thread(target=lambda: backfill.note(report(), None))
     batch.start()
-    while not backfill._turn.holds:
+    while not backfill.turn.holds:
         assert batch.is_alive()
     backfill.stop()
     batch.join(20)
@@ -247,7 +247,7 @@ def test_a_hand_over_is_logged_and_not_collected(
     monkeypatch.setattr(run.keeper, "step", lambda now_ms: HandedOver(now_ms, 2, 30))
     before = {name: value for name, value in vars(run).items() if isinstance(value, list)}
     with caplog.at_level(logging.INFO, logger="wheel_udf.tiered.run"):
-        run._step(40_000)
+        run.step(40_000)
     assert caplog.messages == ["handed over 30 rows of 2 slots, cursor 40000"]
     assert {name: value for name, value in vars(run).items() if isinstance(value, list)} == before
 

@@ -15,7 +15,7 @@ from wheel_udf.common.errors import LeaseError, TransferError
 from wheel_udf.pending.audit import Act, records_of, take_over
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.transfer.content import at_rest, positions_of
-from wheel_udf.transfer.exporting import _found, _require_unused
+from wheel_udf.transfer.exporting import found_export, require_unused
 from wheel_udf.transfer.importing import begin_checkpoint, beginning
 from wheel_udf.transfer.manifest import Manifest, find_manifest, read_manifest, write_manifest
 from wheel_udf.transfer.seeds import shared
@@ -107,13 +107,13 @@ def test_an_export_is_not_written_over_something_else(tmp_path: Path) -> None:
     write_manifest(str(tmp_path), MANIFEST)
     identity = start(tmp_path / "checkpoint")
     with pytest.raises(TransferError, match="holds another export"):
-        _found(str(tmp_path), identity, 7)
+        found_export(str(tmp_path), identity, 7)
 
     (tmp_path / "other" / "entries").mkdir(parents=True)
-    _require_unused(str(tmp_path / "other"))  # an export that was killed has left it
+    require_unused(str(tmp_path / "other"))  # an export that was killed has left it
     (tmp_path / "other" / "letters").touch()
     with pytest.raises(TransferError, match="not empty"):
-        _require_unused(str(tmp_path / "other"))
+        require_unused(str(tmp_path / "other"))
 
 
 def test_an_import_needs_a_new_checkpoint(tmp_path: Path) -> None:
