@@ -338,3 +338,71 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'wheal'"):
         wheel_udf.wheal  # noqa: B018  # the access is what is tested
+
+
+# ---- tests name no private member of the package -------------------------------------------------
+
+_CANARIES = "upgrade"
+"""These tests name what is private to Spark and Delta, and where the package does."""
+
+
+def _is_private(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"_(?!_)\w*[A-Za-z]\w*", name) is not None
+
+
+def _private_names(tree: ast.AST) -> Iterator[str]:
+    """What a module of the package defines under a private name: functions, classes, variables, attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+_OURS = {name for tree in SOURCES.values() for name in _private_names(tree) if _is_private(name)}
+
+
+def _names_of_ours(tree: ast.AST, ours: set[str]) -> Iterator[str]:
+    """Private names of the package in a test: in an import, after a dot, or as the text that a patch is given. What
+    follows ``self``, ``cls`` or ``super()`` is the test's own.
+    """
+    for node in ast.walk(tree):
+        found: list[object] = []
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wheel_udf"):
+            found = [alias.name for alias in node.names if _is_private(alias.name)]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls", "super()"):
+            found = [node.attr]
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            found = [node.args[1].value]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = re.findall(r"^(?:wheel_udf)?[\w.]*\.(_\w+)$", node.value)
+        yield from (f"{name} in line {node.lineno}" for name in found if name in ours)
+
+
+def test_tests_name_no_private_member_of_the_package() -> None:
+    tests = ROOT / "tests"
+    found = {
+        str(path.relative_to(tests)): names
+        for path in tests.rglob("*.py")
+        if path.relative_to(tests).parts[0] != _CANARIES
+        and (names := list(_names_of_ours(ast.parse(path.read_text(encoding="utf-8")), _OURS)))
+    }
+
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from wheel_udf.job.loader import _yaml",
+        "loader._yaml('a: 1')",
+        "monkeypatch.setattr(loader, '_yaml', None)",
+        "patch('wheel_udf.job.loader._yaml')",
+        "patch(f'{job}.loader._yaml')",
+    ],
+)
+def test_what_counts_as_a_private_member(line: str) -> None:
+    assert list(_names_of_ours(ast.parse(line), {"_yaml"})) == ["_yaml in line 1"]
+    assert list(_names_of_ours(ast.parse("self._yaml(); super()._yaml()"), {"_yaml"})) == []
