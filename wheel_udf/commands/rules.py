@@ -11,8 +11,6 @@ false. A rule is left out where the column that could break it is missing.
 
 from __future__ import annotations
 
-import pkgutil
-import tomllib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -26,6 +24,7 @@ from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
+from wheel_udf.common.package_data import toml_of
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""
@@ -57,7 +56,7 @@ _CONSTANTS: Final = {
     "most_keys": MOST_KEYS,
     "value": _VALUE,
 }
-_TEXTS: Final = tomllib.loads((pkgutil.get_data(__name__, "texts.toml") or b"").decode())
+_TEXTS: Final = toml_of(__name__, "texts.toml")
 TEXTS: Final[Mapping[str, str]] = _TEXTS["commands"]
 """The messages of :func:`wheel_udf.commands.parse.parse_commands` by their code, in the order of the rules."""
 

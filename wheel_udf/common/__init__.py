@@ -14,6 +14,7 @@
     interrupts   Ctrl-C: its exit code, and work that it does not interrupt
     secrets      ${env:NAME} and ${file:/path} in a config, and *** in their place in every text
     command_facts  sizes, header names and bounds of the command contract
+    package_data files of data that lie beside the modules
     extras       the error for an optional package that is not installed
     arrays       runs of equal neighbours in numpy arrays
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from wheel_udf import __version__
 from wheel_udf.common.instants import parse_instant_ms
+from wheel_udf.common.package_data import toml_of
 
 PROGRAM: Final = "wheel-udf"
 
-_FILE: Final = tomllib.loads(files("wheel_udf.job").joinpath("verbs.toml").read_text(encoding="utf-8"))
+_FILE: Final = toml_of(__name__, "verbs.toml")
 VERBS: Final[Mapping[str, Mapping[str, Any]]] = _FILE["verbs"]
 """What ``verbs.toml`` says of each verb."""
 SHARED: Final[Mapping[str, Mapping[str, Any]]] = _FILE["shared"]

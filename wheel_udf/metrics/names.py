@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final, Literal
+
+from wheel_udf.common.package_data import toml_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Metric:
     labels: Sequence[str] = ()
 
 
-_DECLARED: Final = tomllib.loads(files(__package__).joinpath("metrics.toml").read_text(encoding="utf-8"))
+_DECLARED: Final = toml_of(__name__, "metrics.toml")
 
 METRICS: Final = {name: Metric(name, **settings) for name, settings in _DECLARED.items()}
 """All metrics by name, in the order of the file."""

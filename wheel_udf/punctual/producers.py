@@ -15,12 +15,11 @@ in large batches. With a ``kafka.linger.ms`` in the config, ``hurry`` has no eff
 from __future__ import annotations
 
 import logging
-import pkgutil
-import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.package_data import toml_of
 from wheel_udf.kafka import settings as kafka_settings
 
 if TYPE_CHECKING:  # a config is checked before Spark is loaded
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # a config is checked before Spark is loaded
 
 _log = logging.getLogger(__name__)
 
-_TABLES: Final = tomllib.loads((pkgutil.get_data(__name__, "producer.toml") or b"").decode())
+_TABLES: Final = toml_of(__name__, "producer.toml")
 _NAMES: Final = {name: name for name in _TABLES["same"]} | _TABLES["renamed"]
 _DEFAULTS: Final[Mapping[str, Any]] = _TABLES["defaults"]
 _HURRY_S: Final = 0.001

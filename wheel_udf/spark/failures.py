@@ -20,16 +20,15 @@ always the outermost one. Errors of its Kafka source have a condition, and their
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
-from pkgutil import get_data
 from typing import Any, Final
 
 from wheel_udf.common import errors
+from wheel_udf.common.package_data import toml_of
 from wheel_udf.common.secrets import hide
 
 RUN_FAILED = 1
@@ -180,7 +179,7 @@ def _cause_of(kind: type[BaseException]) -> Cause:
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads((get_data(__package__, "failures.toml") or b"").decode())
+    return toml_of(__name__, "failures.toml")
 
 
 def _of_a_rule(text: str, plan: str) -> Failure | None:

@@ -8,16 +8,15 @@ add an entry there and a canary.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from pkgutil import get_data
 from typing import Final
 
 from py4j.protocol import Py4JError
 
 from wheel_udf.common.errors import UnsupportedVersionError
+from wheel_udf.common.package_data import toml_of
 from wheel_udf.spark.failures import first_line
 
 # How a missing class, method, signature or JVM-side dependency shows itself.
@@ -30,7 +29,7 @@ _NO_SUCH_MEMBER: Final = re.compile(
 
 def private_apis() -> dict[str, dict[str, str]]:
     """The list, by the key of an entry; the file describes its fields."""
-    return tomllib.loads((get_data(__package__, "private_api.toml") or b"").decode())
+    return toml_of(__name__, "private_api.toml")
 
 
 @contextmanager

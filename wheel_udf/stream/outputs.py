@@ -10,18 +10,17 @@
 
 from __future__ import annotations
 
-import pkgutil
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
+from wheel_udf.common.package_data import toml_of
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 
-SHAPES: Final[Mapping[str, Any]] = tomllib.loads((pkgutil.get_data(__name__, "shapes.toml") or b"").decode())
+SHAPES: Final[Mapping[str, Any]] = toml_of(__name__, "shapes.toml")
 """The rows that leave, by kind."""
 
 FIRED_COLUMNS, LEVEL_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (

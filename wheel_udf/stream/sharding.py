@@ -10,9 +10,10 @@ depend on nothing but the shard's number, so they hold over restarts with anothe
 from __future__ import annotations
 
 import json
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
+
+from wheel_udf.common.package_data import content_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @cache
 def shard_keys(shards: int) -> tuple[int, ...]:
     """The grouping keys of shards 0 to ``shards - 1`` (at most 1024)."""
-    return tuple(json.loads(pkgutil.get_data(__name__, "shard_keys.json") or b"")[:shards])
+    return tuple(json.loads(content_of(__name__, "shard_keys.json"))[:shards])
 
 
 def key_of_shard(number: Column, shards: int) -> Column:

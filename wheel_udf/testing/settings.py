@@ -6,9 +6,10 @@ Used by :mod:`wheel_udf.testing.broker`, which runs the broker. Pure functions, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from string import Template
+
+from wheel_udf.common.package_data import content_of
 
 HOST = "127.0.0.1"
 STARTED = "Kafka Server started"
@@ -27,19 +28,15 @@ def write_settings(folder: Path, ports: tuple[int, int], properties: Mapping[str
         properties: Settings that override those of this package: of one key, the last line counts.
     """
     client, controller = ports
-    given = Template(_package_text("server.properties")).substitute(
+    given = Template(content_of(__name__, "server.properties").decode()).substitute(
         host=HOST, client=client, controller=controller, folder=escaped(str(folder))
     )
     settings = folder / "server.properties"
     settings.touch(mode=0o600)
     more = (f"{key}={escaped(value)}\n" for key, value in properties.items())
     settings.write_text("".join([given, *more]), encoding="utf-8")
-    (folder / "log4j2.properties").write_text(_package_text("log4j2.properties"), encoding="utf-8")
+    (folder / "log4j2.properties").write_bytes(content_of(__name__, "log4j2.properties"))
     return settings
-
-
-def _package_text(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def escaped(value: str) -> str:
