@@ -46,7 +46,13 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 _ABSENT: Final = ("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION")
 _FORBIDDEN: Final = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
-_LEADERLESS: Final = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "_NOENT")
+_LEADERLESS: Final = (
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "UNKNOWN_LEADER_EPOCH",  # of a leader that has not heard yet of the election that the client knows
+    "FENCED_LEADER_EPOCH",  # the other way round
+    "_NOENT",
+)
 _REFUSED: Final = ("_AUTHENTICATION", "_SSL")
 _LOOK_S: Final = 0.1
 _URL_SAFE: Final = str.maketrans("+/", "-_")
