@@ -39,7 +39,9 @@ STAGES: Final[Mapping[str, str]] = {
 }
 """What ``make`` is given for each stage, in order."""
 
-_LAST_LINES: Final = re.compile(r"\d+ (?:passed|failed)[^=\n]*|[\d,]+ seeds .*|\d+ notebooks .*")
+_LAST_LINES: Final = re.compile(
+    r"\d+ (?:passed|failed)[^=\n]*|[\d,]+ seeds \(.*|\d+ notebooks, .*|nothing grows.*"
+)
 
 
 def summary(log: str) -> str:
