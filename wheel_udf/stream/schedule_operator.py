@@ -115,13 +115,7 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         leveled=leveled,
         of_rejects=("source", "record"),
     )
-    facts = FrameFacts(
-        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
-        shards=shards,
-        clock=clock.kind,
-        leveled=leveled,
-        punctual=punctual,
-    )
+    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual)
     return _through_the_wheel(
         rows,
         facts,
@@ -170,14 +164,7 @@ def schedule_stored(
         leveled=leveled,
         of_rejects=("source", "reject"),
     )
-    facts = FrameFacts(
-        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
-        shards=shards,
-        clock=clock.kind,
-        leveled=leveled,
-        stored=True,
-        punctual=punctual,
-    )
+    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual)
     return _through_the_wheel(
         rows,
         facts,
@@ -196,6 +183,19 @@ def _require_processing(clock: Clock, punctual: Punctual | None) -> None:
             value=clock.kind,
             rule="processing: the sender sends when the wall clock has reached the due time",
         )
+
+
+def _facts(
+    wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool, punctual: Punctual | None
+) -> FrameFacts:
+    return FrameFacts(
+        wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
+        shards=shards,
+        clock=clock.kind,
+        leveled=leveled,
+        stored=isinstance(clock, StoreClock),
+        punctual=punctual,
+    )
 
 
 def _through_the_wheel(
