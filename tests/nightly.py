@@ -52,12 +52,14 @@ def summary(log: str) -> str:
 
 def run_stage(name: str, call: str) -> tuple[str, float]:
     """Runs a stage; returns its result in a few words, and its minutes."""
+    # ARGS of `make nightly` are not for the stages: make hands its variables on to those that it starts.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     log, began_s = OUT / f"{name}.log", time.monotonic()
     with log.open("w", encoding="utf-8") as out:
         # The shell splits the quoted ARGS, as it does for a person; the calls are those above and nothing else.
         done = subprocess.run(
             f"make {call}", shell=True, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, check=False,
-            stdin=subprocess.DEVNULL, env={**os.environ, "CI": "true"},
+            stdin=subprocess.DEVNULL, env={**environment, "CI": "true"},
         )  # fmt: skip
     said = summary(log.read_text(encoding="utf-8", errors="replace"))
     minutes = (time.monotonic() - began_s) / 60
