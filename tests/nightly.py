@@ -52,8 +52,8 @@ def summary(log: str) -> str:
 
 def run_stage(name: str, call: str) -> tuple[str, float]:
     """Runs a stage; returns its result in a few words, and its minutes."""
-    # ARGS of `make nightly` are not for the stages: make hands its variables on to those that it starts.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    # ARGS of `make nightly` are not for the stages: make hands its variables on, in MAKEFLAGS and by their names.
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "ARGS")}
     log, began_s = OUT / f"{name}.log", time.monotonic()
     with log.open("w", encoding="utf-8") as out:
         # The shell splits the quoted ARGS, as it does for a person; the calls are those above and nothing else.

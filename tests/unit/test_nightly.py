@@ -17,5 +17,6 @@ def test_the_choice_of_stages_is_not_handed_to_the_stages(
     monkeypatch.setattr(nightly, "ROOT", tmp_path)
     monkeypatch.setattr(nightly, "OUT", tmp_path)
     monkeypatch.setenv("MAKEFLAGS", " -- ARGS=jobs\\ page")
+    monkeypatch.setenv("ARGS", "jobs page")
 
     assert nightly.run_stage("jobs", "test-jobs")[0] == "3 passed with nothing more"
