@@ -90,7 +90,7 @@ def levels_and_slots(wheel: Wheel, clock_ms: int = 0) -> Image:
 def occupancy(wheel: Wheel, due_ms: np.ndarray[Any, Any], clock_ms: int) -> Image:
     """Where entries lie: a heat map of level by slot on the ring, with the position of each level's clock."""
     levels = geometry.levels_of(wheel, due_ms, clock_ms)
-    rings = geometry.rings_of(wheel, geometry.slots_of(wheel, levels, due_ms))
+    rings = geometry.slots_of(wheel, levels, due_ms) % wheel.size
     counts = np.zeros((wheel.levels, wheel.size))
     np.add.at(counts, (levels - 1, rings), 1)
     figure, axes = _figure(11, 0.9 + 0.75 * wheel.levels)
