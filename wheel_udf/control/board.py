@@ -8,6 +8,7 @@ this.) A value is a small file that is replaced as a whole; each topic is writte
     reports   QUERY/SHARD    ShardReport: result of a shard's last batch      the shards; deliver() if they are remote
     runs      RUN            the query that a run of the clock source is in   likewise
     frames    FRAME          the query that is about to run a frame           deliver()
+    bounded   FRAME          Mark: its input is bounded (before Spark 4.2)    deliver()
     stores    TOKEN          StoreProgress: what a keeper has handed over     the keeper of a slot store
     acts      QUERY/NUMBER   ActRows: the rows of an act, by shard            the courier of acts
     senders   FRAME          Sending: the state of a sender                   the sender
@@ -128,9 +129,15 @@ class Link:
     query_id: str
 
 
+@dataclass(frozen=True)
+class Mark:
+    """Says all by being there."""
+
+
 REPORTS: Final = Topic("reports", ShardReport)
 RUNS: Final = Topic("runs", Link)
 FRAMES: Final = Topic("frames", Link)
+BOUNDED: Final = Topic("bounded", Mark)
 STORES: Final = Topic("stores", StoreProgress)
 ACTS: Final = Topic("acts", ActRows)
 SENDERS: Final = Topic("senders", Sending)

@@ -26,18 +26,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-# Spark 4.2 does not export this protocol class from pyspark.sql.datasource.
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from wheel_udf.control import wall
-from wheel_udf.control.board import ShardBoard
+from wheel_udf.control.board import BOUNDED, ShardBoard
 from wheel_udf.control.clocks import Clock, StoreClock, clock_of
 from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
 from wheel_udf.control.pace import COUNTER, ClockPace, Offset, StorePace
 from wheel_udf.control.reports import forget_run, reports_of
 from wheel_udf.control.tick import Tick
+from wheel_udf.spark.stream_reader import BOUNDS_SOURCES, StreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +75,7 @@ class TickPartition(InputPartition):
     ticks: list[str]
 
 
-class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ClockReader(StreamReader):
     """Offers an offset each time Spark plans a batch for which there is a reason.
 
     An offset is ``{wheel_clock: counter}``, plus ``instant_ms`` where the offset itself carries the time (a simulated
@@ -102,7 +100,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         has_sender: bool = False,
         limit: int | None = None,
     ) -> None:
-        self.shards, self.board = shards, board
+        self.shards, self.board, self.frame = shards, board, frame
         self.run = uuid.uuid4().hex
         self.ticked = False
         self.pace: ClockPace | StorePace
@@ -117,16 +115,18 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if limit is not None:
             self.contributors.append(Shares(limit, shards))
 
-    def initialOffset(self) -> Offset:
+    def first_offset(self) -> Offset:
         """The offset before the first tick."""
         return {COUNTER: 0}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Called by Spark when the trigger is ``availableNow``: the input is bounded."""
+        """The input is bounded."""
         self.pace.bounded = not isinstance(self.pace, StorePace)
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002  # Spark's signature
+    def next_offset(self, start: Offset) -> Offset:
         """A later offset if there is a reason for a batch, else `start` itself."""
+        if not BOUNDS_SOURCES and self.board.has(BOUNDED, self.frame):
+            self.prepareForTriggerAvailableNow()
         reports = reports_of(self.board, self.run) if self.ticked else {}
         offer = self.pace.offer(start, reports)
         now_ms = self.pace.now_ms(start)
@@ -141,10 +141,8 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.pace.offered_at_ms = wall.elapsed_ms()
         return offer
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def parts(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The ticks between two offsets: those of the later one."""
-        if start == end:
-            return []
         parts = [each.fields(start, end, self.shards) for each in self.contributors]
         fields: list[dict[str, Any]] = [{} for _ in range(self.shards)]
         for part in parts:

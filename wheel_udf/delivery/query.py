@@ -18,20 +18,19 @@ first table only. A start with another geometry, number of shards or kind of clo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from wheel_udf.checkpoint.chunk_place import chunks_of_tasks, property_of_tasks
 from wheel_udf.checkpoint.identity import Identity, check_checkpoint, open_checkpoint
 from wheel_udf.checkpoint.lease import Lease
-from wheel_udf.checkpoint.spark_logs import input_moved
-from wheel_udf.control.board import ShardBoard
+from wheel_udf.checkpoint.spark_logs import input_moved, state_format
+from wheel_udf.control.board import BOUNDED, Mark, ShardBoard
 from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
@@ -40,14 +39,10 @@ from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
+from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.outputs import leaving, refused, status_class
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
-
-AVAILABLE_NOW = "available-now"
-ONCE = "once"
-
-_TRIGGERS: Final[Mapping[str, Any]] = {AVAILABLE_NOW: {"availableNow": True}, ONCE: {"once": True}}
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +95,11 @@ def deliver(
     with ExitStack() as opened:
         opened.callback(lease.close)
         identity = open_checkpoint(checkpoint, name=name, **asked)
-        board = ShardBoard(facts.board)
+        board, bounded = ShardBoard(facts.board), trigger == AVAILABLE_NOW
+        if bounded and facts.frame:
+            board.put(BOUNDED, facts.frame, Mark())
+        else:
+            board.remove(BOUNDED, facts.frame)
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
         if courier is not None:
             courier.prepare()
@@ -114,7 +113,7 @@ def deliver(
             checkpoint=checkpoint,
             identity=identity,
             board=board,
-            bounded=trigger == AVAILABLE_NOW,
+            bounded=bounded,
             facts=facts,
             on_batch=on_batch,
             punctual=punctual,
@@ -128,18 +127,14 @@ def deliver(
         with (
             chunks_of_tasks(spark, checkpoint),
             property_of_tasks(spark, NOTED_PROPERTY, noted(facts, checkpoint)),
+            state_of_format(spark, state_format(checkpoint)),
         ):
-            query = start_with(writer, trigger)
+            query = start_with(writer, trigger, python_source=True)
         opened.pop_all()  # from here on they are closed with the query
     lease.close_after(query, None if punctual is None else punctual.close)
     if courier is not None:
         courier.follow(query)
     return query
-
-
-def start_with(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
-    """Starts a query with a trigger as text: an interval, ``available-now`` or ``once``."""
-    return writer.trigger(**_TRIGGERS.get(trigger, {"processingTime": trigger})).start()
 
 
 def _statuses(frame: DataFrame, facts: FrameFacts) -> list[ShardStatus]:

@@ -25,7 +25,6 @@ from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.progress import progress_line
-from wheel_udf.delivery.query import ONCE
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, compose, sources_of
 from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models.purgatory import AnyConfig
@@ -44,6 +43,7 @@ from wheel_udf.job.supervise import (
 from wheel_udf.metrics.listener import listening
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import explain, is_jvm_end
+from wheel_udf.spark.queries import ONCE
 
 
 def run_held(

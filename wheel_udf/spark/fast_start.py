@@ -24,7 +24,7 @@ from typing import Final
 
 from wheel_udf.common.errors import SessionError
 from wheel_udf.common.interrupts import INTERRUPTED
-from wheel_udf.spark import jars
+from wheel_udf.spark import jars, versions
 
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """An archive that does not fit is not used, and nothing is printed about it."""
@@ -87,7 +87,7 @@ def add_byte_code(file: Path) -> None:
 def main() -> int:
     """Makes byte code and archive (``make setup``)."""
     try:
-        for file in sorted((jars.pyspark_folder() / "python" / "lib").glob("*.zip")):
+        for file in sorted((versions.pyspark_folder() / "python" / "lib").glob("*.zip")):
             add_byte_code(file)
         build_archive()
     except (SessionError, OSError, subprocess.TimeoutExpired) as fault:

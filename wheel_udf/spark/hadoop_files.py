@@ -12,6 +12,7 @@ from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.spark.private_api import required
 from wheel_udf.spark.running import running_session
+from wheel_udf.spark.versions import checkpoint_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ PLAIN_LOCAL_FILES: Final = {
 }
 """Reader options for file names with a colon: Hadoop cannot name their checksums, so none is looked for."""
 
-_FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
+_FILE_MANAGER: Final = "CheckpointFileManager$"
 
 
 def hadoop_folder(path: str) -> Folder:
@@ -73,7 +74,7 @@ class _HadoopFolder:
         configuration = hadoop_configuration(session)
         self._system = self._path(folder).getFileSystem(configuration)
         with required("checkpoint_files"):
-            companion = getattr(java_class(session, _FILE_MANAGER), "MODULE$")
+            companion = getattr(java_class(session, checkpoint_class(_FILE_MANAGER)), "MODULE$")
             self._manager = companion.create(self._path(folder), configuration)
         self._io = java_class(session, "org.apache.commons.io.IOUtils")
 

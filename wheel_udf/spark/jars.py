@@ -1,7 +1,8 @@
 """The JVM jars that Spark lacks: Delta and the Kafka connector.
 
 A session takes the jars of its Python environment, if ``make setup`` has put them there; else Spark itself downloads
-them (:data:`PACKAGES`, the public setting ``spark.jars.packages``), unless ``spark.jars`` is set.
+them (the public setting ``spark.jars.packages``, see :func:`wheel_udf.spark.versions.packages`), unless ``spark.jars``
+is set.
 
 ::
 
@@ -10,7 +11,8 @@ them (:data:`PACKAGES`, the public setting ``spark.jars.packages``), unless ``sp
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
-``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains. A folder of jars is complete or
+``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains; those for Spark are the ones of
+the installed version. A folder of jars is complete or
 absent: it is filled beside its place, then renamed. Ivy's cache is inside the environment. The environment variable
 ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy settings (a mirror, a proxy with a password).
 
@@ -26,19 +28,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from wheel_udf.common.errors import SessionError, WheelError
 from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.spark.java import check_java, find_java
+from wheel_udf.spark.versions import TESTED, minor_version, pyspark_folder
 
 CONFIGURATIONS: Final = ("spark", "database", "broker")
-"""The configurations of ``conf/ivy.xml``."""
-
-PACKAGES: Final = "io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""``spark.jars.packages`` of a session whose environment has no jars."""
+"""What can be asked for. In ``conf/ivy.xml`` ``spark`` is a configuration for each version of Spark."""
 
 SETTINGS_VARIABLE: Final = "WHEEL_UDF_IVY_SETTINGS"
 """Environment variable that names a file of Ivy settings, for jars from another place than Maven Central."""
@@ -62,18 +61,6 @@ def jars_folder(configuration: str = "spark") -> Path:
     return Path(sys.prefix) / "jars" / configuration
 
 
-def pyspark_folder() -> Path:
-    """The folder of the installed pyspark. It is not imported, which would take a second.
-
-    Raises:
-        SessionError: pyspark is not installed.
-    """
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SessionError("pyspark is not installed", field=sys.executable, hint="run `make setup`")
-    return Path(spec.origin).parent
-
-
 def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Path]:
     """Downloads the pinned jars of configurations. A folder is replaced when all jars are there.
 
@@ -89,8 +76,9 @@ def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Pat
     """
     into = into or jars_folder().parent
     into.mkdir(parents=True, exist_ok=True)
+    names = {each: _name_in_list(each) for each in configurations}
     with tempfile.TemporaryDirectory(prefix=".resolving-", dir=into) as scratch:
-        command = _ivy_command(configurations, Path(scratch), into / ".ivy")
+        command = _ivy_command(list(names.values()), Path(scratch), into / ".ivy")
         run = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
@@ -102,12 +90,26 @@ def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Pat
                 hint="check the network and run it again; behind a mirror, name a file of Ivy settings in "
                 f"{SETTINGS_VARIABLE}",
             )
-        for each in configurations:
+        for each, name in names.items():
             folder = into / each
             if folder.exists():
                 folder.rename(Path(scratch) / f"{each}.old")
-            (Path(scratch) / each).rename(folder)
+            (Path(scratch) / name).rename(folder)
     return [into / each for each in configurations]
+
+
+def _name_in_list(configuration: str) -> str:
+    if configuration != "spark":
+        return configuration
+    if (installed := minor_version()) not in TESTED:
+        raise SessionError(
+            "no jars are known for the installed Spark",
+            field="pyspark",
+            value=installed,
+            rule=f"one of {', '.join(TESTED)}",
+            hint="pip install 'pyspark==4.2.0'; for another Spark set spark.jars.packages",
+        )
+    return f"spark-{installed}"
 
 
 def _ivy_command(configurations: Sequence[str], scratch: Path, cache: Path) -> list[str]:

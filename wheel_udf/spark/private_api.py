@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from wheel_udf.common.errors import UnsupportedVersionError
 from wheel_udf.common.package_data import toml_of
 from wheel_udf.spark.failures import first_line
+from wheel_udf.spark.versions import DELTA, TESTED
 
 # How a missing class, method, signature or JVM-side dependency shows itself.
 _NO_SUCH_MEMBER: Final = re.compile(
@@ -58,7 +59,7 @@ def unsupported(name: str, detail: str) -> UnsupportedVersionError:
     return UnsupportedVersionError(
         f"the installed Spark or Delta lacks an internal API ({detail})",
         field=name,
-        rule=f"as in Spark 4.2.0 and Delta 4.4.0; installed: {installed_versions()}",
+        rule=f"as in Spark {TESTED[0]} to {TESTED[-1]} and Delta {DELTA}; installed: {installed_versions()}",
         hint="install the versions of Spark and Delta that this release was tested with",
     )
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheel_udf.common.errors import SessionError, UnsupportedVersionError
-from wheel_udf.spark import jars, java, local_mode
+from wheel_udf.spark import jars, java, local_mode, versions
 from wheel_udf.spark.failures import is_jvm_end
 from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.interrupts import at_end
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_PLAIN_RENAMES = "FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PACKAGES = "spark.jars.packages"
 _OF_MEMORY = "spark.executorEnv.MALLOC_"
@@ -73,8 +73,9 @@ def build_session(
         The session. Stop it with :func:`stop_session`.
 
     Raises:
-        SessionError: Java is missing, or the JVM did not start.
+        SessionError: Java is missing, the JVM did not start, or pyarrow does not fit this Spark.
     """
+    versions.require_pyarrow()
     given = {key: _text(value) for key, value in (conf or {}).items()}
     running = running_session()
     if running is not None:
@@ -152,8 +153,9 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
     chosen = spark.conf.get(_FILE_MANAGER, None) is not None
     default_system = hadoop_configuration(spark).get("fs.defaultFS")
     is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
-    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, _PLAIN_RENAMES):
-        spark.conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
+    manager = versions.checkpoint_class(_PLAIN_RENAMES)
+    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, manager):
+        spark.conf.set(_FILE_MANAGER, manager)
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
@@ -232,7 +234,7 @@ def _project_settings() -> dict[str, str]:
     settings = read_defaults(folder)
     settings.pop("spark.jars", None)
     found = sorted(jars.jars_folder().glob("*.jar"))
-    settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: jars.PACKAGES}
+    settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: versions.packages()}
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()

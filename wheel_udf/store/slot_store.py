@@ -27,8 +27,9 @@ commits, each of them atomic::
 
 How files are written. Each (level, slot) should have one file, and Spark writes one for each *task* that has rows of
 it. So the frame is rebalanced by (level, slot) first (Spark's REBALANCE hint): one shuffle, after which adaptive
-execution joins small parts into one task and splits only what is larger than a file should be (64 MB). The cost of an
-append is mostly its files. ``coalesce(1)`` costs as little, but the frame would also be computed in that one task.
+execution joins small parts into one task and splits only what is larger than a file should be (64 MB). A batch of a
+stream has no adaptive execution before Spark 4.2: there a shuffle by (level, slot) has to do. The cost of an append is
+mostly its files. ``coalesce(1)`` costs as little, but the frame would also be computed in that one task.
 
 Cost: an append is one write job and one commit. drop() knows the files from :mod:`wheel_udf.tables.delta_files`:
 O(changes since the last call), without a Spark job except for the first call.
@@ -204,8 +205,10 @@ class SlotStore(StoreReader):
         rows = frame.select(*STORE_SCHEMA.names)
         if in_one_place:
             sized = rows.coalesce(self.spark.sparkContext.defaultParallelism)
-        else:
+        elif frame.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true":
             sized = rows.hint("rebalance", *(F.col(name) for name in PARTITIONED_BY))
+        else:
+            sized = rows.repartition(*PARTITIONED_BY)
         return transaction.write_files(sized, {"compression": "zstd"})
 
     def drop(self, partitions: Iterable[tuple[int, int]], *, read_version: int | None = None) -> None:

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-# Spark 4.2 does not export this protocol class from pyspark.sql.datasource.
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
+
+from wheel_udf.spark.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,26 +54,23 @@ class ShardNumbers(InputPartition):
     shards: int
 
 
-class PositionReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PositionReader(StreamReader):
     """Offers one offset, which never changes."""
 
     def __init__(self, offset: dict[str, Any], shards: int) -> None:
         self.offset, self.shards = offset, shards
 
-    def initialOffset(self) -> dict[str, Any]:
+    def first_offset(self) -> dict[str, Any]:
         """An offset of no source."""
         return {"before": -1}
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing to prepare: there is one offset."""
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002  # Spark's
+    def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """The offset."""
         return self.offset
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         """The rows, once."""
-        return [] if start == end or not self.shards else [ShardNumbers(self.shards)]
+        return [ShardNumbers(self.shards)] if self.shards else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The number of each shard."""

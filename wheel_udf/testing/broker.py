@@ -42,7 +42,7 @@ from types import TracebackType
 from typing import Self
 
 from wheel_udf.common.errors import SessionError
-from wheel_udf.spark import jars, java
+from wheel_udf.spark import jars, java, versions
 from wheel_udf.testing.settings import HOST, STARTED, is_port_taken, last_lines, write_settings
 
 EXTERNAL_VARIABLE = "WHEEL_UDF_KAFKA"
@@ -226,7 +226,7 @@ def _class_path() -> str:
     if not any(folder.glob("*.jar")):
         jars.resolve(["broker"])
     # The broker's jars bring no logging backend and log nothing without one; Spark's jars have one.
-    shipped = jars.pyspark_folder() / "jars"
+    shipped = versions.pyspark_folder() / "jars"
     names = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
     loggers = [str(path) for name in names for path in shipped.glob(f"{name}-[0-9]*.jar")]
     return os.pathsep.join([*loggers, f"{folder}/*"])

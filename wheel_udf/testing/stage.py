@@ -54,6 +54,8 @@ def play(
         ConfigError: There is no batch.
         ValueError: An instant is no ISO text.
     """
+    from wheel_udf.spark.queries import AVAILABLE_NOW, start_with
+
     instants_ms = tuple(parse_instant_ms(str(at)) for at, _ in batches)
     simulated = SimulatedClock(instants_ms=instants_ms)
     name = f"played_{uuid.uuid4().hex}"
@@ -62,14 +64,9 @@ def play(
             _write(spark, Path(folder), number, rows, schema)
         read = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         frame = pipeline(read.parquet(f"{folder}/in"), simulated)
-        query = (
-            frame.writeStream.format("memory")
-            .queryName(name)
-            .option("checkpointLocation", f"{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        writer = frame.writeStream.format("memory").queryName(name)
+        writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+        start_with(writer, AVAILABLE_NOW, python_source=True).awaitTermination()
     return spark.table(name)
 
 

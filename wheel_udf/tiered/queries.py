@@ -1,57 +1,18 @@
-"""Operations on the streaming queries of a run: stop one between its batches, read its position, ask whether it has
-read all.
-"""
+"""Questions to the streaming queries of a run: its position, and whether it has read all."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.checkpoint.spark_logs import planned_offsets
+from wheel_udf.spark.queries import end_offsets
 
 WAITING = "Waiting for data to arrive"
-
-
-def stop_between_batches(
-    query: StreamingQuery,
-    is_asked: Callable[[], bool] = lambda: True,
-    is_held: Callable[[], bool] = lambda: False,
-    *,
-    poll_s: float = 0.01,
-    longest_wait_s: float = 15,
-) -> None:
-    """Stops a query that is idle. If somebody waits for the stop: when the batch in progress has ended or is held, or
-    after `longest_wait_s`.
-
-    A batch that is cut off stays planned: the job cannot be exported before the next run has finished it. In the
-    middle of a batch function Spark searches the error's text for an interruption, with a regular expression that
-    recurses for each character, and prints a thousand lines of a StackOverflowError (Spark 4.2,
-    ``StreamExecution.PROXY_ERROR``).
-
-    Args:
-        query: The query.
-        is_asked: Whether somebody waits for the stop; asked again and again.
-        is_held: Whether the batch in progress has been written and waits: the stop lets it end.
-        poll_s: Shorter than the planning of a batch: a stop that comes later would cut off the next one, if batch
-            follows batch.
-        longest_wait_s: How long one who waits for the stop is kept waiting.
-
-    Raises:
-        Exception: Spark's own, if the query does not end within ``spark.sql.streaming.stopTimeout``.
-    """
-    before, patience, left = query.lastProgress, threading.Event(), int(longest_wait_s / poll_s)
-    while left and not is_held() and query.isActive and query.status["isTriggerActive"]:
-        # Nobody who waits is kept waiting for the batch after this one; without anybody there are only some left.
-        if (asked := is_asked()) and query.lastProgress != before:
-            break
-        patience.wait(poll_s)
-        left -= asked
-    query.stop()
 
 
 def has_read_all(query: StreamingQuery) -> bool:
@@ -79,8 +40,8 @@ class Position:
 
 def position_of(query: StreamingQuery | None) -> Position | None:
     """Returns the position of the wheel's query; None before its first committed batch."""
-    progress = None if query is None else query.lastProgress
-    return None if progress is None else _position_in(source["endOffset"] for source in progress["sources"])
+    ends = None if query is None else end_offsets(query)
+    return None if ends is None else _position_in(ends)
 
 
 def planned_position(checkpoint: str) -> Position | None:

@@ -39,6 +39,7 @@ from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.spark.failures import first_line, is_jvm_end
 from wheel_udf.spark.files import local_folder
+from wheel_udf.spark.queries import stop_between_batches
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.figures import StoreFigures
 from wheel_udf.tiered.keeper import Keeper
@@ -50,7 +51,6 @@ from wheel_udf.tiered.queries import (
     has_read_all,
     planned_position,
     position_of,
-    stop_between_batches,
 )
 from wheel_udf.tiered.retirement import Retirements
 from wheel_udf.tiered.run_clock import RunClock

@@ -30,12 +30,13 @@ from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock, ProcessingClock, StoreClock
-from wheel_udf.delivery.query import AVAILABLE_NOW, deliver, start_with
+from wheel_udf.delivery.query import deliver
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.sinks.destinations import Destinations, Sink, require_apart
+from wheel_udf.spark.queries import AVAILABLE_NOW, start_with
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.lease import store_lease
 from wheel_udf.store.slot_store import SlotStore

@@ -42,6 +42,6 @@ Design
     id_rows      the rows of ids
     forgetting   forget_ids: an export without ids, and its import in the same place
 
-May import: common, shard, wheel, purgatory, control, spark, tables, checkpoint, commands, stream, delivery, store,
-pending, tiered; pyspark, pyarrow.
+May import: common, shard, wheel, purgatory, control, spark, tables, checkpoint, commands, stream, store, pending,
+tiered; pyspark, pyarrow.
 """

@@ -24,19 +24,19 @@ from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
 from wheel_udf.checkpoint.identity import open_checkpoint
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
-from wheel_udf.checkpoint.spark_logs import last_planned, source_log, write_source_log
+from wheel_udf.checkpoint.spark_logs import last_planned, source_log, state_format, write_source_log
 from wheel_udf.commands.delay_levels import fingerprint
 from wheel_udf.common.errors import TransferError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import Clock
-from wheel_udf.delivery.query import ONCE, start_with
 from wheel_udf.pending.audit import take_over
 from wheel_udf.purgatory.state import KINDS, WATCH_STATE_COLUMNS, watch_fingerprint
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.spark.interrupts import at_end
+from wheel_udf.spark.queries import ONCE, start_with, state_of_format
 from wheel_udf.stream.seed_query import pack_by_shard, seeding, stand_ins
 from wheel_udf.stream.seed_worker import watch_state, wheel_state
 from wheel_udf.transfer.content import ACTS_FILE, ENTRIES, MEMORY, SCHEMAS
@@ -240,7 +240,8 @@ def run_first_batch(frame: DataFrame, checkpoint: str, check: Callable[[DataFram
         check: Called with the batch before it is committed.
     """
     writer = frame.writeStream.option("checkpointLocation", checkpoint)
-    with chunks_of_tasks(frame.sparkSession, checkpoint):
+    spark = frame.sparkSession
+    with chunks_of_tasks(spark, checkpoint), state_of_format(spark, state_format(checkpoint)):
         query = start_with(writer.foreachBatch(check), ONCE)
     try:
         query.awaitTermination()

@@ -27,7 +27,7 @@ def test_a_public_name_says_what_to_install(library: str) -> None:
     done = run("from wheel_udf import DeltaSink", library)
 
     assert f"SessionError: a module of Spark or Delta cannot be imported: {library}" in done.stderr
-    assert "pip install 'pyspark>=4.2,<4.3' 'delta-spark>=4.4,<4.5'" in done.stderr
+    assert "pip install 'pyspark>=4.0.1,<4.4' 'delta-spark>=4.4,<4.5'" in done.stderr
 
 
 @pytest.mark.parametrize("library", ["pyspark", "delta"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.control.test_clock import Run
 from tests.unit.control.ticks import ticks_of
@@ -58,11 +57,9 @@ def test_the_first_tick_after_a_restart_takes_what_was_done_at_rest(tmp_path: Pa
     board.put(ACTS, f"query/{3}", ActRows({"0": "x"}))  # 0 to 2 are in committed batches
     board.put(FRAMES, "frame", Link("query"))
     reader = ClockReader(EventClock(), 2, board, "frame")
-    end = reader.latestOffset({"wheel_clock": 8, "query": "query", "acts": 3}, ReadAllAvailable())
+    end = reader.latestOffset({"wheel_clock": 8, "query": "query", "acts": 3})
     assert end == {"wheel_clock": 9, "query": "query", "acts": 4}
-    assert ClockReader(EventClock(), 2, board, "other").latestOffset(
-        {"wheel_clock": 8}, ReadAllAvailable()
-    ) == {"wheel_clock": 9}
+    assert ClockReader(EventClock(), 2, board, "other").latestOffset({"wheel_clock": 8}) == {"wheel_clock": 9}
 
 
 def test_a_replay_sees_the_acts_of_its_batch_and_not_those_after(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.control.ticks import ticks_of
 from wheel_udf.common.errors import ConfigError
@@ -46,7 +45,7 @@ class Run:
 
     def plan(self) -> bool:
         """Whether the source offers something new."""
-        before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
+        before, self.offset = self.offset, self.reader.latestOffset(self.offset)
         return self.offset != before
 
     def answer(

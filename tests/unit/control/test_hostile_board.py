@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.hostile import mangled
 from wheel_udf.control.board import STORES, ShardBoard, ShardReport, StoreProgress
@@ -37,7 +36,7 @@ def asked(folder: Path, link: bytes, answer: bytes, published: bytes) -> tuple[A
     clock, store = ClockReader(ProcessingClock(), 1, board), ClockReader(StoreClock(token="token"), 1, board)
     for reader in (clock, store):
         reader.run, reader.ticked = "run", True
-        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        reader.latestOffset(reader.initialOffset())
     found = reports_of(board, "run"), board.get(STORES, "token")
     clock.stop()
     return found

@@ -9,14 +9,13 @@ from pathlib import Path
 _PROGRAM = """
 import sys
 from pathlib import Path
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from wheel_udf.control.source import ClockSource
 from wheel_udf.control.clocks import EventClock, clock_options
 
 options = clock_options(EventClock(), 2, Path(sys.argv[1]))
 reader = ClockSource(options).streamReader(None)
 start = reader.initialOffset()
-end = reader.latestOffset(start, ReadAllAvailable())
+end = reader.latestOffset(start)
 assert end != start and len(reader.partitions(start, end)) == 1
 print(*sorted({"numpy", "pandas", "pyarrow"} & set(sys.modules)))
 """

@@ -8,7 +8,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.control.ticks import ticks_of
 from wheel_udf.common.geometry import INT64_MAX
@@ -55,7 +54,7 @@ class Run:
         self.board.put(SENDERS, FRAME, Sending(text, failed))
 
     def plan(self) -> bool:
-        before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
+        before, self.offset = self.offset, self.reader.latestOffset(self.offset)
         return self.offset != before
 
     def answer(

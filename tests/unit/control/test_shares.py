@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from hypothesis import given, strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.control.ticks import ticks_of
 from wheel_udf.control.board import ShardBoard, ShardReport
@@ -61,14 +60,14 @@ def reader(folder: Path, limit: int | None) -> ClockReader:
 
 def test_the_offset_carries_the_shares_of_its_batch_and_not_those_of_the_one_before(tmp_path: Path) -> None:
     clock = reader(tmp_path, 100)
-    first = clock.latestOffset(clock.initialOffset(), ReadAllAvailable())
+    first = clock.latestOffset(clock.initialOffset())
     assert "shares" not in first
     post_reports(clock.board, "query", clock.run, answers(True, False, False, False))
-    second = clock.latestOffset(first, ReadAllAvailable())
+    second = clock.latestOffset(first)
     assert second["shares"] == [91, 3, 3, 3]
     assert [tick.share for tick in ticks_of(clock, first, second)] == [91, 3, 3, 3]
     post_reports(clock.board, "query", clock.run, answers(True, True, True, True))
-    third = clock.latestOffset(second, ReadAllAvailable())
+    third = clock.latestOffset(second)
     assert "shares" not in third
     assert [tick.share for tick in ticks_of(clock, second, third)] == [None] * 4
 

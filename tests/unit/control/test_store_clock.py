@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from wheel_udf.control import wall as clock_module
 from wheel_udf.control.board import STORES, ShardBoard, ShardReport, StoreProgress
@@ -45,7 +44,7 @@ class Run:
         self.board.put(STORES, "store", StoreProgress(cursor_ms=10**6, clock_ms=clock_ms, version=version))
 
     def plan(self) -> bool:
-        before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
+        before, self.offset = self.offset, self.reader.latestOffset(self.offset)
         return self.offset != before
 
     def answer(self, next_due_ms: int | None, released: int = 0) -> None:

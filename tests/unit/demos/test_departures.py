@@ -559,3 +559,12 @@ class TestTheJobOfTheDemo:
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
         with pytest.raises(SessionError, match="no spark-submit beside Python"):
             demo.job_command(tmp_path)
+
+
+def test_the_first_months_are_a_demo_of_their_own(tmp_path: Path, flights: pd.DataFrame) -> None:
+    january = flights[flights["month"] == 1].reset_index(drop=True)
+    year = departures_data.prepare(tmp_path / "commands", files=1)
+    month = departures_data.prepare(tmp_path / "commands", files=1, months=1)
+
+    assert (year.commands, month.commands) == (415_805, departures_data.commands_of(january).num_rows)
+    assert departures_data.prepare(tmp_path / "commands", files=1, months=1) == month

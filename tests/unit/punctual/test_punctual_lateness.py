@@ -11,7 +11,6 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.unit.punctual.test_sender import T0, Broker, timed_records
 from wheel_udf.common.geometry import Wheel
@@ -69,7 +68,7 @@ class TimeLine:
         unread = sorted(self.said, key=lambda name: self.said[name][0])
         while len(self.late) < len(self.said):
             self._post()
-            before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
+            before, self.offset = self.offset, self.reader.latestOffset(self.offset)
             read = [name for name in unread if T0 + self.said[name][0] <= self.now_ms]
             unread = unread[len(read) :]
             start_ms = self.now_ms

@@ -56,7 +56,7 @@ def test_a_missing_api_is_an_error_that_names_both_versions(fault: Exception) ->
         raise fault
 
     assert private_apis()["groups_as_arrow"]["risk"] in str(failure.value)
-    assert "as in Spark 4.2.0 and Delta 4.4.0; installed: Spark " in str(failure.value)
+    assert "as in Spark 4.0 to 4.2 and Delta 4.4.0; installed: Spark " in str(failure.value)
     assert failure.value.__cause__ is fault
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wheel_udf.common.errors import SessionError
-from wheel_udf.spark import jars, java as java_program, session
+from wheel_udf.spark import jars, java as java_program, session, versions
 
 ROOT = Path(__file__).parents[3]
 
@@ -266,20 +266,19 @@ def test_python_and_library_pin_the_same_delta() -> None:
     ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
     constraints = (ROOT / "conf" / "constraints.txt").read_text(encoding="utf-8")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    spark_jar = re.search(r'name="delta-spark_([\d.]+)_2\.13" rev="([\d.]+)"', ivy)
+    delta_jars = dict(re.findall(r'name="delta-spark_([\d.]+)_2\.13" rev="([\d.]+)"', ivy))
 
-    assert spark_jar is not None
-    assert jars.PACKAGES == DELTA_AND_KAFKA
-    assert f"delta-spark_{spark_jar.group(1)}_2.13:{spark_jar.group(2)}," in DELTA_AND_KAFKA
-    assert f"delta-spark=={spark_jar.group(2)}" in constraints.split()
-    assert f"\npyspark=={spark_jar.group(1)}." in constraints
-    assert f'"delta-spark>={spark_jar.group(2).rpartition(".")[0]},<' in project
-    assert f'"pyspark>={spark_jar.group(1)},<' in project
+    assert versions.packages() == DELTA_AND_KAFKA
+    assert delta_jars == dict.fromkeys(versions.TESTED, versions.DELTA)
+    assert f"delta-spark=={versions.DELTA}" in constraints.split()
+    assert f"\npyspark=={versions.TESTED[-1]}." in constraints
+    assert f'"delta-spark>={versions.DELTA.rpartition(".")[0]},<' in project
+    assert f'"pyspark>={versions.TESTED[0]}.' in project
 
 
 IVY = """#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" = -retrieve ] && place="${2%%/\\[conf*}"; shift; done
-mkdir "$place/spark" && touch "$place/spark/new.jar"
+mkdir "$place/spark-4.2" && touch "$place/spark-4.2/new.jar"
 """
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wheel_udf.tiered.queries import Position, planned_position, stop_between_batches
+from wheel_udf.spark.queries import stop_between_batches
+from wheel_udf.tiered.queries import Position, planned_position
 
 if TYPE_CHECKING:
     from pathlib import Path
