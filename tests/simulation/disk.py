@@ -99,6 +99,9 @@ class Lease:
     def close(self) -> None:
         self.world.leases.pop(self.path, None)
 
+    def check(self) -> None:
+        """A zombie still believes that it has the lease, as after a pause between the check and the write."""
+
     def __enter__(self) -> Self:
         return self.acquire()
 

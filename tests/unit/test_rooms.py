@@ -85,6 +85,8 @@ _CLOCK_FUNCTIONS = {
         "monotonic_ns",
         "perf_counter",
         "perf_counter_ns",
+        "clock_gettime",
+        "clock_gettime_ns",
         "localtime",
         "gmtime",
         "sleep",

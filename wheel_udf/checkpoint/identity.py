@@ -169,7 +169,7 @@ def open_checkpoint(
     if stored is None:
         files.replace(_IDENTITY, json_bytes(asdict(asked)))
         return asked
-    clear_leftovers(path, files)
+    clear_leftovers(files)
     return stored
 
 

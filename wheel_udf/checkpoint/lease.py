@@ -1,4 +1,4 @@
-"""The lease of a checkpoint or a store: one process may run it. A lock of the local kernel on ``wheel.lease``.
+"""The lease of a checkpoint or a store: one process may run it, and one that has lost it stops before it writes.
 
 The lease belongs to the running query::
 
@@ -6,39 +6,55 @@ The lease belongs to the running query::
     query = writer.start()                   if this fails: lease.close()
     lease.close_after(query)                 given back when the query ends, however it ends
 
+    lease.check()                            before each write: LeaseError if the lease is lost. No request, no file
+
 A run takes its leases before Spark starts, which takes seconds, and lends them to its queries, one after the other::
 
     with Leases([checkpoint]) as leases:     LeaseError at once; nothing is left behind if the start is refused later
         deliver(..., lease_of=leases.of)     the query borrows the lease, and gives it back when it ends
 
-The kernel frees the lock when the process ends, also after a kill -9: the next start takes over at once.
+==================  =============================  =====================================  =======================
+the folder is       the lease is                   after a kill -9 it is free             a second start is refused
+==================  =============================  =====================================  =======================
+on a local disk     a lock of the kernel           at once                                at once
+                    (:mod:`.file_lock`)
+anywhere else       records that are renewed       at once on the same machine, else      at once on the same
+                    (:mod:`.lease_records`)        within the timeout                     machine, else when the
+                                                                                          holder renews: within a
+                                                                                          third of the timeout
+==================  =============================  =====================================  =======================
 
-Caveats: on other file systems than the local one (``hdfs:``, ``s3a:``, ...) no lease is taken in this release, and
-only Spark's own checks stand between two runs of one checkpoint. When the Python of a driver is killed, its JVM ends
-as soon as its standard input is closed: a batch that it had begun may still write for a moment. The transaction ids
-and Spark's logs tolerate that.
+Caveats: a local folder that several machines share (NFS) has a lock of each machine's kernel. A folder that only Hadoop
+can open (HDFS) has no lease before Spark runs. When the Python of a driver is killed, its JVM ends as soon as its
+standard input is closed: a batch that it had begun may still write for a moment. The transaction ids and Spark's logs
+tolerate that.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import socket
+import atexit
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from wheel_udf.checkpoint import file_lock
+from wheel_udf.checkpoint.file_lock import FileLock
+from wheel_udf.checkpoint.lease_records import (
+    DEFAULT_TIMEOUT_MS,
+    Holder,
+    LeaseRecords,
+    in_use,
+    renew_every_ms,
+)
 from wheel_udf.common.errors import LeaseError
-from wheel_udf.spark.files import json_bytes, local_folder, parsed_json
+from wheel_udf.spark.files import local_folder, needs_session, open_folder
 
 LEASE_FILE: Final = "wheel.lease"
-
-# A query of this process has ended a moment before its lease is closed: a new start waits for that, 3 s at most.
-TRIES: Final = 60
-_PAUSE_S: Final = 0.05
+_seen: dict[str, tuple[int, int]] = {}
+_log = logging.getLogger(__name__)
 
 
 class Running(Protocol):
@@ -47,90 +63,220 @@ class Running(Protocol):
     def awaitTermination(self) -> Any:  # noqa: N802  # Spark's name
         """Returns, or raises, when the query has ended."""
 
+    def stop(self) -> Any:
+        """Stops the query."""
+
+
+class _Lock(Protocol):
+    """What excludes other processes; see :class:`FileLock` for the methods."""
+
+    place: str
+
+    @property
+    def is_held(self) -> bool: ...
+    def take(self) -> None: ...
+    def require_free(self, *, waits: bool = True) -> None: ...
+    def observe(self) -> None: ...
+    def check(self) -> None: ...
+    def give_back(self) -> None: ...
+    def withdraw(self) -> None: ...
+
+
+class RenewedLock:
+    """A lease of records, renewed by a thread.
+
+    Args:
+        path: The folder.
+        timeout_ms: See :mod:`wheel_udf.checkpoint.lease_records`.
+    """
+
+    def __init__(self, path: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        self.path, self.timeout_ms, self.place = path, timeout_ms, f"{path}/{LEASE_FILE}"
+        self.on_lost: list[Callable[[], Any]] = []
+        """Called once, on the thread of the renewals, when the lease is lost."""
+        self._records: LeaseRecords | None = None
+        self._was_empty = False
+        self._ends, self._renewing = threading.Event(), threading.Lock()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease was taken and not given back; it may be lost."""
+        return self._records is not None
+
+    def take(self) -> None:
+        """Takes the lease, and waits until it is known whether its holder lives.
+
+        Raises:
+            LeaseError: It does.
+            CheckpointError, ConfigError: The folder cannot be opened.
+        """
+        records = self._contender()
+        self._was_empty = not records.files.names()
+        _until_known(records.look)
+        self._records, self._ends = records, threading.Event()
+        threading.Thread(
+            target=self._renew, args=(records, self._ends), name="wheel-lease", daemon=True
+        ).start()
+        atexit.register(self.give_back)
+
+    def require_free(self, *, waits: bool = True) -> None:
+        """Checks that nobody holds the lease. Creates nothing.
+
+        Args:
+            waits: Until it is known whether the holder lives; else one that may live counts as one that does.
+
+        Raises:
+            LeaseError: Somebody holds it.
+        """
+        records = self._contender()
+        if waits:
+            _until_known(lambda: records.look(take=False))
+        elif records.look(take=False) is not None:
+            raise in_use(self.place, None)
+
+    def observe(self) -> None:
+        """Looks once, so that a :meth:`take` that comes later has to wait less."""
+        with suppress(LeaseError):
+            self._contender().look(take=False)
+
+    def check(self) -> None:
+        """See :meth:`LeaseRecords.check`."""
+        records = self._records
+        if records is None:
+            raise LeaseError("the lease was given back", field=self.place)
+        records.check()
+
+    def give_back(self) -> None:
+        """Gives the lease back. A failure is logged: the next start then waits for the timeout."""
+        self._end(lambda records: records.release())
+
+    def withdraw(self) -> None:
+        """Gives the lease back, without a trace if the folder was empty before and still is."""
+        is_empty = (
+            self._was_empty and self._records is not None and self._records.files.names() == [LEASE_FILE]
+        )
+        self._end(lambda records: records.withdraw() if is_empty else records.release())
+
+    def _contender(self) -> LeaseRecords:
+        return LeaseRecords(
+            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), seen=_seen
+        )
+
+    def _end(self, last: Callable[[LeaseRecords], None]) -> None:
+        records, self._records = self._records, None
+        if records is None:
+            return
+        self._ends.set()
+        atexit.unregister(self.give_back)
+        try:
+            with self._renewing:
+                last(records)
+        except Exception as fault:  # noqa: BLE001  # of the file system, of any class
+            _log.warning("the lease %s could not be given back: %s", self.place, fault)
+
+    def _renew(self, records: LeaseRecords, ends: threading.Event) -> None:
+        every_s, again_s = renew_every_ms(self.timeout_ms) / 1000, self.timeout_ms / 12_000
+        wait_s = every_s
+        while not ends.wait(wait_s):
+            wait_s = every_s
+            try:
+                with self._renewing:
+                    if not ends.is_set():
+                        records.renew()
+            except LeaseError as lost:
+                _log.error("%s", lost)  # it is one sentence
+                for call in self.on_lost:
+                    with suppress(Exception):
+                        call()
+                return
+            except Exception as fault:  # noqa: BLE001  # of the file system, of any class: it is tried again
+                _log.warning("the lease %s could not be renewed: %s", self.place, fault)
+                wait_s = again_s
+
+
+def _until_known(look: Callable[[], int | None]) -> None:
+    while (pause_ms := look()) is not None:
+        threading.Event().wait(pause_ms / 1000)
+
 
 class Lease:
     """The right to run a checkpoint, for one process at a time; a context manager.
 
-    Threads of one process exclude each other too. On file systems other than the local one nothing is locked.
+    Threads of one process exclude each other too.
 
     Args:
         path: The checkpoint folder; created if it is missing.
+        timeout_ms: How long the lease of a holder that has vanished excludes another machine.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         folder = local_folder(path)
-        self._file = folder / LEASE_FILE if folder is not None else None
-        self._handle: int | None = None
-        self._made: list[Path] = []
-        self._before: set[str] = set()
+        self._lock: _Lock = (
+            RenewedLock(path.rstrip("/"), timeout_ms) if folder is None else FileLock(folder / LEASE_FILE)
+        )
         self._closing = threading.Lock()
 
     @property
     def is_held(self) -> bool:
-        """Whether this object holds the lease. Always False on other file systems than the local one."""
-        return self._handle is not None
+        """Whether this object holds the lease."""
+        return self._lock.is_held
 
     def acquire(self) -> Self:
         """Takes the lease.
 
         Raises:
-            LeaseError: Another holds it; its process id and host are named.
+            LeaseError: Another holds it; its process id and host, and since when, are named.
         """
-        if self._file is None:
-            return self
-        self._made = [each for each in self._file.parents if not each.exists()]
-        self._before = set() if self._made else _names(self._file.parent)
-        handle = _locked(self._file)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json_bytes(_this_process()), 0)
-        self._handle = handle
+        self._lock.take()
         return self
 
-    def require_free(self) -> None:
+    def observe(self) -> None:
+        """Looks at the lease, so that an :meth:`acquire` that comes later has to wait less."""
+        self._lock.observe()
+
+    def require_free(self, *, waits: bool = True) -> None:
         """Checks that the lease is free. Takes none and creates nothing.
+
+        Args:
+            waits: Until it is known whether a holder on another machine lives; else it counts as living.
 
         Raises:
             LeaseError: As :meth:`acquire`.
         """
-        if self._file is None or not self._file.exists():
-            return
-        handle = os.open(self._file, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            lock_file(handle, self._file)
-        finally:
-            os.close(handle)
+        self._lock.require_free(waits=waits)
+
+    def check(self) -> None:
+        """Checks that this process may still write. Makes no request; ask before each write.
+
+        Raises:
+            LeaseError: The lease is lost, or was given back.
+        """
+        self._lock.check()
 
     def close(self) -> None:
-        """Gives the lease back; a second call does nothing. The file stays."""
+        """Gives the lease back; a second call does nothing."""
         with self._closing:
-            handle, self._handle = self._handle, None
-        if handle is not None:
-            os.ftruncate(handle, 0)
-            os.close(handle)
+            self._lock.give_back()
 
     def withdraw(self) -> None:
-        """Gives the lease back. Removes the file and the folders made for it, unless the folder holds more."""
-        file = self._file
-        if file is None or not self.is_held:
-            return
-        if LEASE_FILE not in self._before and _names(file.parent) == {*self._before, LEASE_FILE}:
-            file.unlink()
-        self.close()
-        for folder in self._made:
-            with suppress(OSError):  # something else is in it
-                folder.rmdir()
+        """Gives the lease back. Removes what was made for it, unless the folder holds more."""
+        with self._closing:
+            self._lock.withdraw()
 
     def lend(self, free: threading.Semaphore) -> Lease:
         """Returns a lease inside this one, which is held by acquiring `free`."""
-        return _Loan(self._file, free)
+        return _Loan(self._lock, free)
 
     def close_after(self, query: Running, first: Callable[[], None] | None = None) -> None:
-        """Gives the lease back when a query has ended, from a thread that waits for it. Returns at once.
+        """Gives the lease back when a query has ended, from a thread that waits for it; stops the query if the lease is
+        lost. Returns at once.
 
         Args:
             query: The query.
             first: Called before the lease is given back.
         """
+        lost = self._lock.on_lost if isinstance(self._lock, RenewedLock) else []
+        lost.append(query.stop)
 
         def wait() -> None:
             with suppress(Exception):  # why the query has failed is for whoever awaits it
@@ -139,9 +285,10 @@ class Lease:
                 if first is not None:
                     first()
             finally:
+                lost.remove(query.stop)
                 self.close()
 
-        threading.Thread(target=wait, name="wheel-lease", daemon=True).start()
+        threading.Thread(target=wait, name="wheel-lease-end", daemon=True).start()
 
     def __enter__(self) -> Self:
         """See :meth:`acquire`."""
@@ -157,9 +304,8 @@ class Lease:
 class _Loan(Lease):
     """The lease of a run, lent to one query at a time."""
 
-    def __init__(self, file: Path | None, free: threading.Semaphore) -> None:
-        super().__init__("")
-        self._file, self._free = file, free
+    def __init__(self, lock: _Lock, free: threading.Semaphore) -> None:
+        self._lock, self._free, self._closing = lock, free, threading.Lock()
         self._has = False
 
     @property
@@ -167,8 +313,8 @@ class _Loan(Lease):
         return self._has
 
     def acquire(self) -> Self:
-        if not self._free.acquire(timeout=TRIES * _PAUSE_S):
-            raise _in_use(self._file, _this_process())
+        if not self._free.acquire(timeout=file_lock.TRIES * file_lock.PAUSE_S):
+            raise in_use(self._lock.place, Holder.of_this_process())
         self._has = True
         return self
 
@@ -184,32 +330,62 @@ class Leases:
 
     Args:
         paths: The folders, as for :class:`Lease`.
+        timeout_ms: As for :class:`Lease`.
+        later: Folders whose leases are only checked to be free, and taken later, one by one, with :meth:`of`.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._held = {path: (Lease(path), threading.Semaphore()) for path in paths}
+    def __init__(
+        self, paths: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS, later: Sequence[str] = ()
+    ) -> None:
+        self._timeout_ms, self._later = timeout_ms, later
+        self._held = {path: (Lease(path, timeout_ms), threading.Semaphore()) for path in paths}
 
     def of(self, path: str) -> Lease:
         """Returns a lease of a folder, to be acquired: lent by this run if it holds the folder, else a new one."""
         lease, free = self._held.get(path, (None, None))
         if lease is None or free is None or not lease.is_held:
-            return Lease(path)
+            return Lease(path, self._timeout_ms)
         return lease.lend(free)
 
-    def __enter__(self) -> Self:
-        """Takes all of them.
+    def check(self) -> None:
+        """Checks that none of the leases that were taken is lost.
 
         Raises:
-            LeaseError: Another process holds one; none is taken.
+            LeaseError: As :meth:`Lease.check`.
         """
+        for lease, _ in self._held.values():
+            if lease.is_held:
+                lease.check()
+
+    def __enter__(self) -> Self:
+        """See :meth:`take`."""
+        self.take()
+        return self
+
+    def take(self) -> None:
+        """Takes the leases that it does not hold yet, except those of folders that only a running Spark can open.
+
+        Raises:
+            LeaseError: Another process holds one; none is kept.
+        """
+        now = [
+            lease for path, (lease, _) in self._held.items() if not lease.is_held and not needs_session(path)
+        ]
+        if not now:
+            return
+        later = [Lease(path, self._timeout_ms) for path in self._later if not needs_session(path)]
         try:
-            for lease, _ in self._held.values():
+            # A run that was killed has left all its leases: they are watched at the same time.
+            for lease in [*now, *later][1:]:
+                lease.observe()
+            for lease in later:
+                lease.require_free()
+            for lease in now:
                 with suppress(OSError):  # no folder: the checks of the checkpoint say what is wrong with it
                     lease.acquire()
         except BaseException:
             self._give_back()
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Gives all leases back, except those of a query that could not be stopped."""
@@ -219,63 +395,6 @@ class Leases:
         # In reverse, so that a folder made for the first is empty when its turn comes.
         for lease, free in reversed(self._held.values()):
             # A query that has just ended gives its loan back from a thread.
-            if free.acquire(timeout=TRIES * _PAUSE_S):
+            if free.acquire(timeout=file_lock.TRIES * file_lock.PAUSE_S):
                 lease.withdraw()
                 free.release()
-
-
-def _locked(file: Path) -> int:
-    """Opens and locks a file, made if it is missing; again, if the last holder has removed it meanwhile."""
-    while True:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:  # the folder was removed
-            continue
-        try:
-            lock_file(handle, file)
-            if _is_at(file, handle):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()}
-
-
-def _is_at(file: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(file.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def lock_file(handle: int, file: Path) -> None:
-    """Locks an open file, with a few tries; a holder that lives is an error."""
-    for _ in range(TRIES):
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        if _holder(handle) not in (None, _this_process()):
-            break
-        threading.Event().wait(_PAUSE_S)
-    raise _in_use(file, _holder(handle))
-
-
-def _in_use(file: Path | None, holder: dict[str, Any] | None) -> LeaseError:
-    name = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
-    hint = "stop that one first, or use another checkpoint"
-    return LeaseError(f"the checkpoint is in use by {name}", field=str(file), hint=hint)
-
-
-def _holder(handle: int) -> dict[str, Any] | None:
-    """The holder's note in the file; None between its lock and its note."""
-    noted = parsed_json(os.pread(handle, 4096, 0))
-    return noted if isinstance(noted, dict) and noted.keys() >= {"pid", "host"} else None
-
-
-def _this_process() -> dict[str, Any]:
-    return {"pid": os.getpid(), "host": socket.gethostname()}

@@ -224,12 +224,12 @@ def apply_repair(path: str, decision: Decision, aside: Path) -> int:
         How many files were copied.
 
     Raises:
-        CheckpointError: The checkpoint is not on the local file system, so there is no lease.
+        CheckpointError: The checkpoint is not on the local file system.
     """
     folder = local_folder(path)
     if folder is None:
         raise CheckpointError(
-            "only a checkpoint on the local file system is repaired, because another one has no lease",
+            "only a checkpoint on the local file system is repaired",
             field=path,
             hint="see that no job runs, move the files that --dry-run names out of the checkpoint, "
             "in this order, and start the job",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from wheel_udf.common.errors import REPAIR, CheckpointError
-from wheel_udf.spark.files import local_folder, open_folder, parsed_json
+from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.spark.folder import Folder
 
 RESTORE: Final = (
@@ -185,7 +185,7 @@ def has_id(metadata: bytes) -> bool:
     return isinstance(found, dict) and "id" in found
 
 
-def clear_leftovers(path: str, files: Folder) -> None:
+def clear_leftovers(files: Folder) -> None:
     """Deletes what a start left that was killed before it had planned its first batch.
 
     Spark begins batch 0 only where ``offsets`` and ``commits`` hold no file, not even a temporary one
@@ -200,10 +200,6 @@ def clear_leftovers(path: str, files: Folder) -> None:
     metadata = files.read("metadata")
     if metadata is not None and not has_id(metadata):
         left += sorted({"metadata", ".metadata.crc"}.intersection(files.names()))
-    if left and local_folder(path) is None:  # without a lease: another process may be writing them
-        what = "a start that was killed before its first batch has left files"
-        hint = "see that no other process runs this checkpoint, and delete these files"
-        raise CheckpointError(what, field=files.name(), value=left, hint=hint)
     for name in left:
         files.remove(name)
 

@@ -1,4 +1,4 @@
-"""The wall clock and the clock of intervals. No other module of the package reads either."""
+"""The wall clock and the clocks of intervals. No other module of the package reads one."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def wall_clock_ahead_ms() -> int:
 def elapsed_ms() -> int:
     """A clock that never goes back, in ms, for intervals."""
     return time.monotonic_ns() // 1_000_000
+
+
+def boot_ms() -> int:
+    """A clock that never goes back and counts the time that the machine was suspended, in ms, for leases."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000

@@ -2,6 +2,7 @@
 
 Each micro-batch, in this order::
 
+    check the lease            whoever has lost it writes nothing
     cache the frame            the operator runs once, however many sinks read its rows
     collect the status rows    a few rows: counts, next due times, lateness, rows by destination
     hand over                  with punctual delivery: the rows for the sender (wheel_udf.punctual.delivery)
@@ -104,7 +105,7 @@ def deliver(
         if courier is not None:
             courier.prepare()
         if facts.punctual is not None:
-            punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger)
+            punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger, lease.check)
             opened.callback(punctual.close)
             punctual.start()
         delivery = _Delivery(
@@ -117,6 +118,7 @@ def deliver(
             facts=facts,
             on_batch=on_batch,
             punctual=punctual,
+            require_lease=lease.check,
         )
         writer = (
             scheduled.writeStream.queryName(name)
@@ -155,14 +157,17 @@ class _Delivery:
     bounded: bool
     facts: FrameFacts
     on_batch: Callable[[BatchReport], None] | None
+    require_lease: Callable[[], None]
     punctual: PunctualDelivery | None = None
     shards: dict[int, ShardStatus] = field(default_factory=dict)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one micro-batch (called by Spark, again with the same rows if it failed)."""
+        self.require_lease()
         frame = frame.persist()
         try:
             statuses = _statuses(frame, self.facts)
+            self.require_lease()  # the rows were made meanwhile, which is most of the time of a batch
             not_sent = [] if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
             undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
         finally:

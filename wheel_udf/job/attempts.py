@@ -64,6 +64,7 @@ def run_held(
         supervisor = Supervisor(
             None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )
+        leases.take()
         with graceful_signals(supervisor, print_line):
             try:
                 with listening(spark, config.name, meter):
@@ -138,7 +139,7 @@ class _Attempt:
         query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
         phases.begin("the first batch")
         with running(self.meter):
-            return supervise(query, supervisor, steps, self.topics.look)
+            return supervise(query, supervisor, steps, self.topics.look, self.leases.check)
 
     def _finish_planned_batch(self, recorded: Mapping[str, Any]) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""
@@ -152,7 +153,7 @@ class _Attempt:
         start = compose(then, sources_of(self.spark, then), recorded["until_ms"], self.leases.of)
         query = start(trigger=ONCE, on_batch=self.supervisor.on_batch)
         with running(self.meter):
-            supervise(query, self.supervisor)
+            supervise(query, self.supervisor, require_lease=self.leases.check)
 
 
 def _after_a_cut(number: signal.Signals, config: AnyConfig, print_line: PrintLine) -> int:

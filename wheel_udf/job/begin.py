@@ -15,7 +15,7 @@ The leases are of the folders of the checkpoint. The lease of a slot store is ch
 opened or made: a folder without a table must stay empty until then. A start that is refused later removes what it has
 made for its leases.
 
-On file systems other than the local one there is no lease (:mod:`wheel_udf.checkpoint.lease`).
+A folder that only Spark can open (HDFS) has its lease taken when Spark runs (:mod:`wheel_udf.checkpoint.lease`).
 
 A phase that takes longer than 5 s has a line that names it (:mod:`wheel_udf.job.phases`).
 """
@@ -34,7 +34,7 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.sessions import session
 from wheel_udf.spark.files import local_folder
-from wheel_udf.store.lease import store_lease
+from wheel_udf.store.lease import leased
 
 if TYPE_CHECKING:
     from wheel_udf.job.models.purgatory import AnyConfig
@@ -72,15 +72,13 @@ def leases_of(config: AnyConfig) -> Leases:
     """Returns the leases of a config's checkpoint, to be entered.
 
     Raises:
-        LeaseError: The slot store is in use.
         GeometryChangedError, CheckpointError: The folder cannot hold a checkpoint of the tiered mode.
     """
     store = getattr(config, "store", None)
-    if store is not None:
-        if local_folder(config.checkpoint) is not None:
-            check_tiered_folder(config.checkpoint)
-        store_lease(store.path).require_free()
-    return Leases(config.checkpoints)
+    if store is not None and local_folder(config.checkpoint) is not None:
+        check_tiered_folder(config.checkpoint)
+    later = [] if store is None else [leased(store.path)]
+    return Leases(config.checkpoints, config.lease.timeout_ms, later)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
-from wheel_udf.common.errors import SourceLostError
+from wheel_udf.common.errors import LeaseError, SourceLostError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.report import BatchReport
@@ -146,6 +146,7 @@ def supervise(
     supervisor: Supervisor,
     steps: ClockRewindDetector | None = None,
     look: Callable[[], None] | None = None,
+    require_lease: Callable[[], None] = lambda: None,
 ) -> int:
     """Waits for the end of a query, and stops it when the supervisor ends the run.
 
@@ -154,6 +155,7 @@ def supervise(
         supervisor: Decides when the run ends.
         steps: Notices that the wall clock is set back; None for a query that waits for no trigger.
         look: Called every few seconds and at the end; a SourceLostError that it raises ends the query.
+        require_lease: Called more often, and at the end; a LeaseError that it raises ends the query.
 
     Returns:
         0, or by how many ms the wall clock was set back: then the query was stopped between two batches, and has to
@@ -162,25 +164,32 @@ def supervise(
     Raises:
         StreamingQueryException: The query failed.
         SourceLostError: `look` has raised it.
+        LeaseError: `require_lease` has raised it.
     """
     supervisor.has_started = True
     look = look or (lambda: None)
     try:
-        back_ms = _until_over(query, supervisor, steps, look)
+        back_ms = _until_over(query, supervisor, steps, look, require_lease)
+        require_lease()
         look()
-    except SourceLostError:
+    except (SourceLostError, LeaseError):
         query.stop()
         raise
     return back_ms
 
 
 def _until_over(
-    query: Query, supervisor: Supervisor, steps: ClockRewindDetector | None, look: Callable[[], None]
+    query: Query,
+    supervisor: Supervisor,
+    steps: ClockRewindDetector | None,
+    look: Callable[[], None],
+    require_lease: Callable[[], None],
 ) -> int:
     since_signal = 0
     for number in count(1):
         if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # Spark takes fractions of a second
             break
+        require_lease()
         since_signal += supervisor.signal is not None
         supervisor.cut_off = since_signal > _MOST_POLLS
         if supervisor.is_over(query) or supervisor.cut_off:

@@ -21,14 +21,14 @@ import atexit
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
 
 from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.durations import parse_duration_ms
-from wheel_udf.common.errors import ConfigError, SinkError
+from wheel_udf.common.errors import ConfigError, LeaseError, SinkError
 from wheel_udf.control.board import SENDERS, Sending, ShardBoard
 from wheel_udf.control.wall import elapsed_ms, wall_clock_ms
 from wheel_udf.policies.punctual import DEFAULT_AHEAD_MS, Punctual
@@ -89,7 +89,7 @@ def noted(facts: FrameFacts, checkpoint: str) -> str:
 
 class PunctualDelivery:
     """The sender of one run of a query, with its threads. Claims the frame; close it when the query has ended. The
-    lease of the checkpoint is held.
+    lease of the checkpoint is held, and `require_lease` is asked before each record is sent.
 
     Raises:
         ConfigError: The frame is being delivered already, or a sink does not fit.
@@ -102,6 +102,7 @@ class PunctualDelivery:
         checkpoint: str,
         board: ShardBoard,
         trigger: str,
+        require_lease: Callable[[], None] = lambda: None,
     ) -> None:
         assert facts.punctual is not None, "a frame with a sender"
         check_punctual(facts.punctual, destinations)
@@ -116,7 +117,9 @@ class PunctualDelivery:
             rows=0 if self._trigger_ms is None else facts.punctual.rows,
             octets=facts.punctual.bytes,
             earlier=self._note.read(since),
+            require_lease=require_lease,
         )
+        self._require_lease = require_lease
         self.packer = Packer(facts, destinations)
         self.lags_ms: deque[int] = deque(maxlen=_BATCHES_SEEN)
         self._posted, self._began_ms = "", elapsed_ms()
@@ -131,7 +134,7 @@ class PunctualDelivery:
             self.post_news()
             # Before the first batch: the entries of an earlier note for batches from `since` on, which are planned
             # anew, must not be read again.
-            self._note.write(self.sender.confirmed())
+            self._write_note()
         except BaseException:
             board.remove(SENDERS, facts.frame)
             raise
@@ -158,7 +161,7 @@ class PunctualDelivery:
                 if self.sender.fault is None:
                     self.sender.turn()
                     self.sender.flush(_FLUSH_S)
-                self._note.write(self.sender.confirmed())
+                self._write_note()
             except Exception as fault:  # noqa: BLE001  # a note that is lost costs repetitions
                 _log.warning("what punctual delivery has sent cannot be noted: %s", fault)
             finally:
@@ -223,9 +226,15 @@ class PunctualDelivery:
             try:
                 self.post_news()
                 if posts % self._note_every == 0:
-                    self._note.write(self.sender.confirmed())
+                    self._write_note()
+            except LeaseError:
+                return
             except Exception as fault:  # noqa: BLE001  # of a file system, of any class; it is tried again
                 _log.warning("the news of punctual delivery cannot be written: %s", fault)
+
+    def _write_note(self) -> None:
+        self._require_lease()  # the note is replaced, whoever has written it
+        self._note.write(self.sender.confirmed())
 
     def post_news(self) -> None:
         """Posts what the sender has confirmed, and notes it in the checkpoint."""

@@ -124,6 +124,7 @@ class Sender:
         octets: The most bytes.
         earlier: What earlier senders have noted.
         fault: Why it cannot send; None while it can.
+        require_lease: Asked before each record; raises a LeaseError if another process may have taken over.
     """
 
     now_ms: Callable[[], int]
@@ -132,6 +133,7 @@ class Sender:
     octets: int
     earlier: tuple[Confirmed, ...] = ()
     fault: str | None = None
+    require_lease: Callable[[], None] = lambda: None
     _batch: int = field(init=False)
     queue: list[tuple[int, int, _Waiting]] = field(default_factory=list)
     _sent: set[SentRows] = field(default_factory=set)
@@ -287,6 +289,7 @@ class Sender:
             done = sent.acknowledged
             for topic, key, value, headers in run.waiting.records.records(run.start, run.stop, fired_at):
                 while self.fault is None:
+                    self.require_lease()
                     try:
                         producer.produce(topic, key=key, value=value, headers=headers, on_delivery=done)
                     except BufferError:

@@ -12,14 +12,14 @@ test holds this)::
       java  jars  versions                                             Java, the jars, what a version of Spark lacks
       stream_reader  queries                                           Python sources, queries that end with their input
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
-      folder  files  hadoop_files  places                              folders on any file system
+      folder  files  hadoop_files  object_stores  places               folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C
       jdbc                                                             statements to a database
       jvm  private_api                                                 access to the JVM, the list of private API
     ---------------------------------------------------------------------------------------------------------------
       py4j   pyspark   Hadoop                                          not ours
 
-May import: common; pyspark, py4j, the standard library.
+May import: common; pyspark, py4j, obstore, the standard library.
 
 Private API: ``private_api.toml`` is the one list. Each entry has a canary test
 (``tests/upgrade/test_canaries.py``) and names the version in which it was read. Where a class or method is missing, the

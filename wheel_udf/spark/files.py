@@ -1,8 +1,13 @@
-"""Small files in the folder of a checkpoint, on the local file system or any of Hadoop's.
+"""Small files in the folder of a checkpoint, on the local file system, in an object store, or on HDFS and whatever else
+Hadoop reads.
 
 A file is replaced as a whole or not at all. On the local file system a draft is written, flushed to the disk and
-renamed; then the folder is flushed, because only that puts the rename on the disk. On other file systems Spark's
-manager of checkpoint files replaces it, so whatever can hold Spark's logs can hold these files.
+renamed; then the folder is flushed, because only that puts the rename on the disk. In an object store it is one request
+(:mod:`wheel_udf.spark.object_stores`). On other file systems Spark's manager of checkpoint files replaces it, so
+whatever can hold Spark's logs can hold these files.
+
+``create`` is atomic on a local disk (a link), in object stores (a conditional put) and on HDFS (a rename that replaces
+nothing); on other file systems it is as good as their rename.
 
 Caveats: one writer at a time; two would share a draft. A path without a scheme is a local one.
 """
@@ -13,6 +18,7 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ from typing import Any
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.paths import local_path
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
+from wheel_udf.spark.object_stores import is_in_object_store, knows_settings, object_folder
 
 
 class _LocalFolder:
@@ -82,6 +89,10 @@ class _LocalFolder:
         else:
             place.unlink(missing_ok=True)
 
+    def remove_files(self, folder: str, names: Sequence[str]) -> None:
+        for name in names:
+            (self.folder / folder / name).unlink(missing_ok=True)
+
     def unwritable_reason(self) -> str | None:
         missing = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
         probe = self.folder / probe_name()
@@ -121,10 +132,13 @@ def open_folder(path: str) -> Folder:
 
     Raises:
         CheckpointError: A URI that needs a Spark session, and none is running.
+        ConfigError: It is in an object store, and the package that reads it is not installed.
     """
     folder = local_folder(path)
     if folder is not None:
         return _LocalFolder(folder)
+    if is_in_object_store(path):
+        return object_folder(path)
     # Loads pyspark, which the lease of a local path does not wait for.
     from wheel_udf.spark.hadoop_files import hadoop_folder
 
@@ -135,6 +149,11 @@ def local_folder(path: str) -> Path | None:
     """The folder, or None for another file system; see :mod:`wheel_udf.common.paths`."""
     local = local_path(path)
     return None if local is None else Path(local)
+
+
+def needs_session(path: str) -> bool:
+    """Whether a folder can be opened only while a Spark session runs."""
+    return local_folder(path) is None and not (is_in_object_store(path) and knows_settings())
 
 
 def parsed_json(content: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Protocol
 
 PROBE = b"dry run of wheel-udf"
@@ -45,6 +46,9 @@ class Folder(Protocol):
 
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with its content. Does nothing if it does not exist."""
+
+    def remove_files(self, folder: str, names: Sequence[str]) -> None:
+        """Removes files of a folder, in one request where the file system has that; those that do not exist, too."""
 
     def unwritable_reason(self) -> str | None:
         """Writes and removes a small file, with missing folders. Returns why that failed; None if it did not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -124,6 +125,10 @@ class _HadoopFolder:
 
     def remove(self, name: str) -> None:
         self._system.delete(self._path(self.name(name)), True)  # noqa: FBT003  # recursive; py4j has no keywords
+
+    def remove_files(self, folder: str, names: Sequence[str]) -> None:
+        for name in names:
+            self.remove(f"{folder}/{name}")
 
     def unwritable_reason(self) -> str | None:
         place, missing = self._path(self.folder), []

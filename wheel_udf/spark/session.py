@@ -210,15 +210,23 @@ def _submitted(app_name: str, given: Mapping[str, str]) -> SparkSession:
 def local_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for a JVM that this process starts, or has started for an earlier session."""
     java.find_java()
-    folder = os.environ.get("SPARK_CONF_DIR")
-    theirs = read_defaults(Path(folder)) if folder and not _is_ours(Path(folder)) else {}
-    ours, of_user = _project_settings(), {**theirs, **given}
+    ours, of_user = _project_settings(), {**_user_settings(), **given}
     if _PACKAGES in ours and "spark.jars" in of_user:
         del ours[_PACKAGES]
     elif _PACKAGES in ours and _PACKAGES in of_user:
         of_user[_PACKAGES] += f",{ours[_PACKAGES]}"
     settings = {"spark.master": "local[*]", **ours, **of_user}
     return local_mode.settings_of(settings, project_jars=ours.get("spark.jars"))
+
+
+def default_settings() -> dict[str, str]:
+    """The settings of ``spark-defaults.conf``, of the project and of the user, which wins. Starts nothing."""
+    return {**read_defaults(jars.conf_folder()), **_user_settings()}
+
+
+def _user_settings() -> dict[str, str]:
+    folder = os.environ.get("SPARK_CONF_DIR")
+    return read_defaults(Path(folder)) if folder and not _is_ours(Path(folder)) else {}
 
 
 def _is_ours(folder: Path) -> bool:

@@ -89,9 +89,14 @@ class SlotStore(StoreReader):
     Attributes:
         log_is_read: Set once the wheel has read all commits that clean-up may delete. Until then the log keeps
             everything, since a wheel that stood still for longer than the log is kept could never go on.
+        require_lease: Asked before each commit; raises a LeaseError if another process may have taken over.
     """
 
     log_is_read = False
+
+    def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
+        super().__init__(spark, path, layout)
+        self.require_lease: Callable[[], None] = lambda: None
 
     @staticmethod
     def open(
@@ -167,6 +172,7 @@ class SlotStore(StoreReader):
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})
             # Files are not bound to the transaction that wrote them: another try does not write them again.
+            self.require_lease()
             with suppress(ConflictError):
                 version = transaction.commit_append(written, app_id=app_id, batch_id=batch_id, marks=news)
                 return appended(written, version, {**marks, **news})
@@ -274,6 +280,7 @@ class SlotStore(StoreReader):
             nonlocal written
             if written is None:
                 written = self.write_frame(transaction, rows_of(gone))
+            self.require_lease()
             transaction.commit_rewrite(gone, written)
 
         return self._remove(choose, commit)
@@ -286,6 +293,7 @@ class SlotStore(StoreReader):
             gone = choose()
             if not gone:
                 return 0
+            self.require_lease()
             # After a compaction the rows are in another file, which the next try removes.
             with suppress(ConflictError):
                 commit(transaction, gone)
@@ -294,6 +302,7 @@ class SlotStore(StoreReader):
 
     def vacuum(self) -> None:
         """Deletes files that were dropped longer ago than the table keeps them. Lists all files, so it is slow."""
+        self.require_lease()
         DeltaTable.forPath(self.spark, self.path).vacuum()
 
     def _removable(self, wanted: frozenset[tuple[int, int]], read_version: int | None) -> Files:

@@ -100,6 +100,7 @@ class TieredRun:
         self._publishing = threading.Lock()
         self._tending: Iterator[bool] | None = None
         self.vacuum: threading.Thread | None = None
+        store.require_lease = self._require_leases
         self.keeper = Keeper(store, app_id=identity.app_id, on_change=self.publish, pressure=pressure)
         self._checkpoint = checkpoint
         self._acts_every = _ACTS_EVERY_POLLS if local_folder(checkpoint) else _ACTS_EVERY_POLLS_REMOTE
@@ -131,6 +132,10 @@ class TieredRun:
         if self.lead.allows(None) if self.lead is not None else self.bounded or self._may_take_in():
             self.intake = start_intake()
         self.supervisor.start()
+
+    def _require_leases(self) -> None:
+        for lease in self.leases:
+            lease.check()
 
     # ---- the intake ----------------------------------------------------------------------------------
 
@@ -263,6 +268,7 @@ class TieredRun:
         try:
             polls = 0
             while not self._end.wait(_POLL_S) and self._runs():
+                self._require_leases()
                 ended = self.input_has_ended
                 self.publish(self.keeper, only_news=True)
                 self.look_at_wheel()

@@ -38,7 +38,7 @@ from wheel_udf.policies.punctual import Punctual
 from wheel_udf.sinks.destinations import Destinations, Sink, require_apart
 from wheel_udf.spark.queries import AVAILABLE_NOW, start_with
 from wheel_udf.store.layout import StoreLayout
-from wheel_udf.store.lease import store_lease
+from wheel_udf.store.lease import leased
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import DEFAULT_KEEP_MS
 from wheel_udf.stream.observation import observed
@@ -88,7 +88,7 @@ def start_tiered(
         trigger: An interval such as ``"1 second"``, or ``"available-now"``.
         name: Label in metrics and of new transaction ids.
         on_batch: Called after each batch of the wheel.
-        lease_of: As for :func:`~wheel_udf.deliver`; of the two parts of the checkpoint.
+        lease_of: As for :func:`~wheel_udf.deliver`; of the two parts of the checkpoint, and of the store.
 
     Returns:
         The running intake, keeper and wheel.
@@ -106,12 +106,13 @@ def start_tiered(
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
     parsed = parse_commands(commands, clocked(what.contract, what.clock))
-    store_lease(what.store).require_free()
+    lease_of = lease_of or Lease
+    lease_of(leased(what.store)).require_free()
     check_tiered(spark, what, checkpoint)
     store = SlotStore.open(spark, what.store, what.layout, create=True, keep_ms=what.keep_ms)
-    leases = [store_lease(store.path).acquire()]
+    leases = [lease_of(leased(store.path)).acquire()]
     try:
-        leases.append((lease_of or Lease)(f"{checkpoint}/intake").acquire())
+        leases.append(lease_of(f"{checkpoint}/intake").acquire())
         identity = open_identity(checkpoint, name, what)
         require_one_another(store, what.store, checkpoint, identity)
         pressure = None

@@ -287,18 +287,6 @@ def test_once_a_batch_is_planned_a_start_deletes_nothing(tmp_path: Path) -> None
     assert content(tmp_path) == before
 
 
-def test_where_no_lease_can_be_taken_leftovers_are_named_and_not_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start(tmp_path)
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / ".0.3888.tmp").touch()
-    monkeypatch.setattr("wheel_udf.checkpoint.spark_logs.local_folder", lambda _path: None)
-    with pytest.raises(CheckpointError, match=r"offsets/\.0\.3888\.tmp.*hint: .*delete these files"):
-        start(tmp_path)
-    assert (tmp_path / "offsets" / ".0.3888.tmp").exists()
-
-
 # --- Spark's logs ---------------------------------------------------------------------------------
 
 

@@ -157,7 +157,7 @@ def test_a_whole_file_of_an_act_is_its_record(tmp_path: Path) -> None:
 def test_a_lease_that_is_held_is_refused_whatever_its_holder_has_noted(
     tmp_path: Path, note: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wheel_udf.checkpoint.lease.TRIES", 1)
+    monkeypatch.setattr("wheel_udf.checkpoint.file_lock.TRIES", 1)
     with Lease(str(tmp_path)):
         (tmp_path / LEASE_FILE).write_bytes(note)
         with pytest.raises(LeaseError, match="in use by another process"):

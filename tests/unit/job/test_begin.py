@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wheel_udf.checkpoint import lease as lease_module
+from wheel_udf.checkpoint import file_lock
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import GeometryChangedError, LeaseError
 from wheel_udf.job import begin, loader
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease that this process holds is refused at once, without the wait for a query that has just ended."""
-    monkeypatch.setattr(lease_module, "TRIES", 2)
+    monkeypatch.setattr(file_lock, "TRIES", 2)
 
 
 def written(folder: Path, *, tiered: bool = False) -> Path:

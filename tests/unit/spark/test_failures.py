@@ -230,8 +230,8 @@ def test_a_second_driver_on_a_checkpoint_is_named_with_the_path() -> None:
     )
     assert failure.cause is Cause.ANOTHER_DRIVER
     assert failure.sentence == (
-        "another driver writes this checkpoint: s3a://bucket/job; rule: one driver at a time; on HDFS and object stores no lease keeps a "
-        "second one out; hint: find the other driver, and start this job again only after it has ended"
+        "another driver writes this checkpoint: s3a://bucket/job; rule: one driver at a time; "
+        "hint: find the other driver, and start this job again only after it has ended"
     )
     assert (failure.exit_code, failure.transient) == (2, False)
 

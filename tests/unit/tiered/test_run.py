@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.delivery.test_report import report
 from wheel_udf.checkpoint.identity import Identity
-from wheel_udf.common.errors import ConfigError, StopError
+from wheel_udf.common.errors import ConfigError, LeaseError, StopError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.board import StoreProgress
 from wheel_udf.control.clocks import EventClock, ProcessingClock
@@ -67,6 +67,10 @@ class HeldLease:
 
     def close(self) -> None:
         self.is_held = False
+
+    def check(self) -> None:
+        if not self.is_held:
+            raise LeaseError("this process has lost the lease of the checkpoint")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@
       source         parquet, json, csv | delta | kafka  by format     source.py, kafka.py; a purgatory's: purgatory.py
       destinations   delta | kafka | http | ... | own    by sink       sink.py; rejects likewise
       levels         fixed | binary                      by policy     levels.py
-      contract, limits, delivery, store, restarts                      bounds.py
+      contract, limits, delivery, store, lease, restarts               bounds.py
       metrics                                                          metrics.py
 
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that

@@ -1,4 +1,6 @@
-"""The sections ``contract``, ``limits``, ``delivery``, ``store`` and ``restarts``: bounds on rows and restarts."""
+"""The sections ``contract``, ``limits``, ``delivery``, ``store``, ``lease`` and ``restarts``: bounds on rows, times
+and restarts.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +106,15 @@ class StoreConfig(Section):
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
     """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch."""
+
+
+class LeaseConfig(Section):
+    """The right to run the checkpoint and the store, for one process at a time."""
+
+    timeout_ms: Annotated[Span, Field(ge=5_000, le=3_600_000)] = Field(
+        as_written("30 seconds"), alias="timeout"
+    )
+    """How long the lease of a process on another machine that was killed keeps others out. Not on local paths."""
 
 
 class RestartsConfig(Section):

@@ -25,6 +25,7 @@ from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
     ContractConfig,
     DeliveryConfig,
+    LeaseConfig,
     LimitsConfig,
     OperationContractConfig,
     RestartsConfig,
@@ -146,6 +147,9 @@ class JobConfig(Section):
 
     checkpoint: FolderPath
     """The folder of the query's progress, and its identity: a stopped run continues from it."""
+
+    lease: LeaseConfig = all_defaults(LeaseConfig)
+    """One process at a time runs the checkpoint and the store."""
 
     restarts: RestartsConfig = all_defaults(RestartsConfig)
     """New starts of the query after a failure."""

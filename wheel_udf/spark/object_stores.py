@@ -1,0 +1,241 @@
+"""Small files in an object store (S3, Google Cloud Storage, Azure), without the JVM; see :mod:`wheel_udf.spark.files`.
+
+Needs the package ``obstore`` (extra ``s3``). A file is created by a conditional put: two processes that create it at
+the same time are told apart by the store, which Hadoop's S3A does not promise on every version.
+
+Settings, each from the first place that has it::
+
+    the running session's Hadoop configuration     fs.s3a.access.key, fs.s3a.bucket.<bucket>.access.key, ...
+    without a session: spark-defaults.conf         spark.hadoop.fs.s3a.access.key, ...
+    the environment                                AWS_ACCESS_KEY_ID, GOOGLE_..., AZURE_..., the machine's own role
+
+:func:`store_options` maps them to the names of the Rust library ``object_store``, which delta-rs takes as well
+(``storage_options``).
+
+Caveats: the settings of a bucket are read once for a session. A file is one request of at most 10 s, a few times; the
+profile files of the AWS command line and Hadoop's providers of credentials are not read. The markers that Hadoop makes
+for empty folders stay when a folder is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from wheel_udf.common.extras import missing_package
+from wheel_udf.spark.folder import PROBE, Folder, probe_name
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+    from pyspark.sql import SparkSession
+
+Setting = Callable[[str], str | None]
+
+_SCHEMES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
+_OF_S3: Final = {
+    "access.key": "aws_access_key_id",
+    "secret.key": "aws_secret_access_key",
+    "session.token": "aws_session_token",
+    "endpoint.region": "aws_region",
+}
+_REGION: Final = re.compile(r"s3[.-]([a-z]+-[a-z]+-\d)\.amazonaws\.com")
+_ADDRESS: Final = re.compile(r"://(localhost|\[|[\d.]+(:\d+)?/?$)")
+_TIMES: Final = {"timeout": "10s", "connect_timeout": "3s"}
+_TRIES: Final[Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=10)}
+
+
+def is_in_object_store(path: str) -> bool:
+    """Whether a path is a URI of an object store."""
+    return path.partition("://")[0] in _SCHEMES
+
+
+def knows_settings() -> bool:
+    """Whether the settings of a store are known without a running session: not if only Hadoop or spark-submit has
+    them.
+    """
+    return not {"PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"} & os.environ.keys()
+
+
+def store_options(path: str, setting: Setting) -> dict[str, str]:
+    """Returns the settings of the store of a path, as ``object_store`` and delta-rs name them.
+
+    Args:
+        path: A URI in an object store.
+        setting: Returns a setting of Hadoop; None if it is not set.
+    """
+    scheme, _, rest = path.partition("://")
+    authority = rest.partition("/")[0]
+    return {"s3": _of_s3, "gs": _of_google, "abfs": _of_azure}[_SCHEMES[scheme]](authority, setting)
+
+
+def _of_s3(bucket: str, setting: Setting) -> dict[str, str]:
+    def of(name: str) -> str:
+        return (setting(f"fs.s3a.bucket.{bucket}.{name}") or setting(f"fs.s3a.{name}") or "").strip()
+
+    options = {name: value for key, name in _OF_S3.items() if (value := of(key))}
+    if of("aws.credentials.provider").endswith("AnonymousAWSCredentialsProvider"):
+        options["aws_skip_signature"] = "true"
+    endpoint = of("endpoint")
+    region = _REGION.search(endpoint)
+    if region:
+        options.setdefault("aws_region", region[1])
+    elif endpoint and "amazonaws.com" not in endpoint:
+        if "://" not in endpoint:
+            endpoint = f"{'http' if of('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
+        options["aws_endpoint"] = endpoint
+        options.setdefault("aws_region", "us-east-1")
+        if endpoint.startswith("http:"):
+            options["aws_allow_http"] = "true"
+        # As in Amazon's library, which Hadoop uses: an address has no name in front.
+        if of("path.style.access") != "true" and not _ADDRESS.search(endpoint):
+            options["aws_endpoint"] = endpoint.replace("://", f"://{bucket}.", 1)
+            options["aws_virtual_hosted_style_request"] = "true"
+    return options
+
+
+def _of_google(_bucket: str, setting: Setting) -> dict[str, str]:
+    keyfile = setting("fs.gs.auth.service.account.json.keyfile") or setting(
+        "google.cloud.auth.service.account.json.keyfile"
+    )
+    return {"google_service_account": keyfile} if keyfile else {}
+
+
+def _of_azure(authority: str, setting: Setting) -> dict[str, str]:
+    host = authority.rpartition("@")[2]
+    key = setting(f"fs.azure.account.key.{host}") or setting("fs.azure.account.key")
+    return {"azure_storage_account_key": key} if key else {}
+
+
+def options_of(path: str) -> dict[str, str]:
+    """Returns :func:`store_options` with the settings of the running session, or of the files that it would read."""
+    session = _session()
+    if session is not None:
+        from wheel_udf.spark.jvm import hadoop_configuration
+
+        return store_options(path, hadoop_configuration(session).get)
+    from wheel_udf.spark.session import default_settings
+
+    settings = default_settings()
+    return store_options(path, lambda name: settings.get(f"spark.hadoop.{name}"))
+
+
+def object_folder(path: str) -> Folder:
+    """The folder at a URI in an object store.
+
+    Raises:
+        ConfigError: The package ``obstore`` is not installed.
+    """
+    missing = missing_package("obstore", "s3", path)
+    if missing is not None:
+        raise missing
+    scheme, _, rest = path.partition("://")
+    authority, _, key = rest.partition("/")
+    root = f"{scheme}://{authority}"
+    session = _session()
+    application = None if session is None else str(session.sparkContext.applicationId)
+    return folder_in(_store(root, application), key.strip("/"), root)
+
+
+def folder_in(store: ObjectStore, key: str, root: str) -> Folder:
+    """The folder in a store: the keys that begin with its name and a slash.
+
+    Args:
+        store: The store.
+        key: The name of the folder; empty for all of the store.
+        root: The URI of the store, for messages.
+    """
+    return _ObjectFolder(store, key, root)
+
+
+def _session() -> SparkSession | None:
+    if "pyspark" not in sys.modules:  # to load it takes longer than to take a lease
+        return None
+    from wheel_udf.spark.running import running_session
+
+    return running_session()
+
+
+@lru_cache(maxsize=32)
+def _store(root: str, _of_application: str | None) -> ObjectStore:
+    from obstore.store import from_url
+
+    options = options_of(root)
+    allow_http = options.pop("aws_allow_http", os.environ.get("AWS_ALLOW_HTTP", "false")) == "true"
+    times: Any = {**_TIMES, "allow_http": allow_http}
+    config: Any = options
+    return from_url(root, config=config, client_options=times, retry_config=_TRIES)
+
+
+class _ObjectFolder:
+    def __init__(self, store: ObjectStore, key: str, root: str) -> None:
+        self._store, self._key, self._root = store, key, root
+
+    def name(self, name: str = "") -> str:
+        return f"{self._root}/{self._at(name)}"
+
+    def _at(self, name: str) -> str:
+        return "/".join(part for part in (self._key, name) if part)
+
+    def names(self, folder: str = "") -> list[str]:
+        import obstore
+
+        at = self._at(folder)
+        found = obstore.list_with_delimiter(self._store, at)
+        paths = [*(each["path"] for each in found["objects"]), *found["common_prefixes"]]
+        return [path.rpartition("/")[2] for path in paths if path != at]
+
+    def read(self, name: str) -> bytes | None:
+        import obstore
+
+        with suppress(FileNotFoundError):
+            return obstore.get(self._store, self._at(name)).bytes().to_bytes()
+        return None
+
+    def replace(self, name: str, content: bytes) -> None:
+        import obstore
+
+        obstore.put(self._store, self._at(name), content, use_multipart=False)
+
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # as on a local disk
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(self._store, self._at(name), content, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        import obstore
+
+        at = self._at(name)
+        below = [each["path"] for chunk in obstore.list(self._store, at) for each in chunk]
+        self._delete(below or [at])
+
+    def remove_files(self, folder: str, names: Sequence[str]) -> None:
+        self._delete([self._at(f"{folder}/{name}") for name in names])
+
+    def _delete(self, keys: list[str]) -> None:
+        import obstore
+
+        with suppress(FileNotFoundError):
+            obstore.delete(self._store, keys)
+
+    def unwritable_reason(self) -> str | None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        probe = self._at(probe_name())
+        try:
+            obstore.put(self._store, probe, PROBE, use_multipart=False)
+            obstore.delete(self._store, probe)
+        except (BaseError, OSError) as fault:
+            return str(fault).partition("\n")[0]
+        return None
