@@ -228,9 +228,8 @@ class LeaseRecords:
         began_ms = self.clock_ms()
         if not self._create(number):
             return 0
-        if (
-            self._newest() != number
-        ):  # a holder has gone on meanwhile, and has removed the record before its own
+        if self._newest() != number:
+            # A holder has gone on meanwhile, and has removed its own record of this number.
             self.files.remove_files(self.folder, [str(number)])
             return 0
         self.number, self._renewed_ms, self._lost = number, began_ms, None

@@ -122,7 +122,9 @@ def test_a_holder_that_stood_still_writes_nothing_more_and_harms_no_successor(
     clock.ms += 27_500
     assert second.look() is None
     content = dict(folder.files)
-    with pytest.raises(LeaseError, match=r"has lost the lease of the checkpoint: it was not renewed for 28 s"):
+    with pytest.raises(
+        LeaseError, match=r"has lost the lease of the checkpoint: it was not renewed for 28 s"
+    ):
         first.check()
     with pytest.raises(LeaseError):
         first.renew()
@@ -239,7 +241,9 @@ def held_by(process: Holder, clock: Clock) -> LeaseRecords:
 def of_child(child: subprocess.Popen[bytes]) -> Holder:
     started = subprocess.run(["cat", f"/proc/{child.pid}/stat"], capture_output=True, text=True, check=True)
     return replace(
-        Holder.of_this_process(TIMEOUT_MS), pid=child.pid, started=started.stdout.rpartition(")")[2].split()[19]
+        Holder.of_this_process(TIMEOUT_MS),
+        pid=child.pid,
+        started=started.stdout.rpartition(")")[2].split()[19],
     )
 
 

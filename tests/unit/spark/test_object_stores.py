@@ -157,9 +157,17 @@ def test_which_paths_are_in_an_object_store(path: str, *, expected: bool) -> Non
 def test_which_paths_wait_for_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
-    assert [needs_session(path) for path in ("/data/job", "s3a://b/job", "hdfs://n/job")] == [False, False, True]
+    assert [needs_session(path) for path in ("/data/job", "s3a://b/job", "hdfs://n/job")] == [
+        False,
+        False,
+        True,
+    ]
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    assert [needs_session(path) for path in ("/data/job", "s3a://b/job", "hdfs://n/job")] == [False, True, True]
+    assert [needs_session(path) for path in ("/data/job", "s3a://b/job", "hdfs://n/job")] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
