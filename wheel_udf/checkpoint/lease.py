@@ -50,6 +50,7 @@ from wheel_udf.checkpoint.lease_records import (
     renew_every_ms,
 )
 from wheel_udf.common.errors import LeaseError
+from wheel_udf.control.wall import boot_ms
 from wheel_udf.spark.files import local_folder, needs_session, open_folder
 
 LEASE_FILE: Final = "wheel.lease"
@@ -159,7 +160,7 @@ class RenewedLock:
 
     def _contender(self) -> LeaseRecords:
         return LeaseRecords(
-            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), seen=_seen
+            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), boot_ms, _seen
         )
 
     def _end(self, last: Callable[[LeaseRecords], None]) -> None:
@@ -196,7 +197,12 @@ class RenewedLock:
 
 def _until_known(look: Callable[[], int | None]) -> None:
     while (pause_ms := look()) is not None:
-        threading.Event().wait(pause_ms / 1000)
+        wait_s(pause_ms / 1000)
+
+
+def wait_s(pause_s: float) -> None:
+    """Waits."""
+    threading.Event().wait(pause_s)
 
 
 class Lease:
@@ -376,7 +382,7 @@ class Leases:
         later = [Lease(path, self._timeout_ms) for path in self._later if not needs_session(path)]
         try:
             # A run that was killed has left all its leases: they are watched at the same time.
-            for lease in [*now, *later][1:]:
+            for lease in [*later, *now][1:]:
                 lease.observe()
             for lease in later:
                 lease.require_free()

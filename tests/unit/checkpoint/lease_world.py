@@ -46,7 +46,7 @@ class MemoryFolder:
         self._request("put")
         self.files[name] = content
 
-    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # nothing is on a disk
         self._request("create")
         if name in self.files:
             return False

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.checkpoint.lease_world import MemoryFolder
 from wheel_udf.checkpoint import file_lock as module
 from wheel_udf.checkpoint.lease import Lease, Leases
 from wheel_udf.common.errors import LeaseError
@@ -248,3 +249,123 @@ def test_a_folder_that_cannot_be_made_is_left_to_the_checks_of_the_checkpoint(tm
     (tmp_path / "file").touch()
     with Leases([str(tmp_path / "file")]) as leases, pytest.raises(NotADirectoryError):
         leases.of(str(tmp_path / "file")).acquire()
+
+
+# --- on other file systems ------------------------------------------------------------------------
+
+PLACE = "s3a://bucket/job"
+SOON_MS = 90
+"""A timeout: renewed every 30 ms."""
+
+
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryFolder]:
+    """The folders of an object store, by their paths."""
+    made: dict[str, MemoryFolder] = {}
+    monkeypatch.setattr(
+        "wheel_udf.checkpoint.lease.open_folder", lambda path: made.setdefault(path, MemoryFolder())
+    )
+    for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return made
+
+
+def test_a_lease_in_an_object_store_is_held_until_it_is_given_back(folders: dict[str, MemoryFolder]) -> None:
+    lease = Lease(PLACE)
+    with lease:
+        lease.check()
+        assert lease.is_held
+        assert [*folders[PLACE].files] == ["wheel.lease/0"]
+    assert not lease.is_held
+    assert json.loads(folders[PLACE].files["wheel.lease/1"]) == {"free": True}
+    with pytest.raises(LeaseError, match="the lease was given back: s3a://bucket/job"):
+        lease.check()
+    with Lease(PLACE) as again:
+        assert again.is_held
+
+
+def test_a_lease_in_an_object_store_is_asked_for_without_being_taken(
+    folders: dict[str, MemoryFolder],
+) -> None:
+    Lease(PLACE).require_free()
+    assert folders[PLACE].files == {}
+    with Lease(PLACE), pytest.raises(LeaseError, match="in use by another process"):
+        Lease(PLACE).require_free(waits=False)
+    Lease(PLACE).require_free(waits=False)
+
+
+def test_a_query_is_stopped_when_another_process_has_taken_its_lease(
+    folders: dict[str, MemoryFolder], caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query()
+    with Lease(PLACE, 60_000):
+        content = folders[PLACE].files["wheel.lease/0"]
+    lease = Lease(PLACE, SOON_MS).acquire()
+    # Whatever number the holder has reached, the next ones are those of another run.
+    for number in range(200):
+        folders[PLACE].create(f"wheel.lease/{number}", content)
+    lease.close_after(query)
+    query.awaitTermination()
+    assert "this process has lost the lease of the checkpoint: " in caplog.text
+
+
+def test_a_renewal_that_fails_is_tried_again_before_the_lease_is_lost(
+    folders: dict[str, MemoryFolder],
+) -> None:
+    renewed, failures = threading.Event(), [OSError("no route"), OSError("no route")]
+    with Lease(PLACE, 3_000) as lease:
+        folder = folders[PLACE]
+
+        def point() -> None:
+            if failures:
+                raise failures.pop()
+            renewed.set()
+
+        folder.point = point
+        assert renewed.wait(20)
+        lease.check()
+        folder.point = lambda: None
+
+
+def test_a_run_lends_a_lease_in_an_object_store_and_leaves_nothing_if_it_makes_nothing(
+    folders: dict[str, MemoryFolder],
+) -> None:
+    with Leases([PLACE, f"{PLACE}/wheel"]) as leases:
+        leases.check()
+        with leases.of(PLACE) as loan:
+            loan.check()
+            with pytest.raises(LeaseError, match=f"in use by process {os.getpid()} on"):
+                Leases([PLACE]).take()
+        leases.check()
+    assert (folders[PLACE].files, folders[f"{PLACE}/wheel"].files) == ({}, {})
+
+
+def test_a_folder_of_hdfs_waits_for_spark(
+    folders: dict[str, MemoryFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "hdfs://name/job"
+    with Leases([place]) as leases:
+        assert folders == {}
+        leases.check()
+        monkeypatch.setattr("wheel_udf.checkpoint.lease.needs_session", lambda _path: False)
+        leases.take()  # once it runs
+        with leases.of(place) as loan:
+            loan.check()
+        assert [*folders[place].files] == ["wheel.lease/0"]
+
+
+def test_of_the_leases_of_a_killed_run_all_are_watched_at_the_same_time(
+    folders: dict[str, MemoryFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [f"{PLACE}/intake", f"{PLACE}/wheel", "s3a://bucket/store/_wheel"]
+    gone = {"pid": 1, "host": "gone", "since_ms": 0, "timeout_ms": 30_000}
+    for place in places:
+        folders[place] = MemoryFolder()
+        folders[place].files["wheel.lease/4"] = json.dumps(gone).encode()
+        folders[place].name = lambda name="", place=place: f"{place}/{name}"  # type: ignore[method-assign]
+    waited_s: list[float] = []
+    monkeypatch.setattr("wheel_udf.checkpoint.lease.boot_ms", lambda: round(1_000 * sum(waited_s)))
+    monkeypatch.setattr("wheel_udf.checkpoint.lease.wait_s", waited_s.append)
+    with Leases(places[:2], later=places[2:]) as leases:
+        leases.check()
+    assert sum(waited_s) == 27.5

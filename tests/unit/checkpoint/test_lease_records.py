@@ -144,7 +144,7 @@ def test_a_holder_learns_from_its_renewal_that_another_one_has_taken_over(
     second.look()
     clock.ms += 27_500
     second.look()
-    with pytest.raises(LeaseError, match="process 8 on b since .* has taken over"):
+    with pytest.raises(LeaseError, match=r"process 8 on b since .* has taken over"):
         first.renew()
     second.check()
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.unit.delivery.test_report import report
-from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, SourceLostError
+from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, LeaseError, SourceLostError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.delivery.report import BatchReport
@@ -27,6 +27,7 @@ from wheel_udf.job.supervise import ClockRewindDetector, Supervisor, graceful_si
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.file_sink import FileSink
 from wheel_udf.sinks.kafka_sink import KafkaSink
+from wheel_udf.spark.failures import explain
 
 SETTINGS: dict[str, Any] = {
     "clock": {"kind": "event", "max_ahead": "none"},
@@ -506,3 +507,16 @@ def test_a_planned_batch_for_kafka_needs_the_options_of_its_cluster() -> None:
     gone = over_kafka(destinations={"b": {"sink": "csv", "path": "files"}})
     with pytest.raises(ConfigError, match=r"planned batch with rows for Kafka: destinations\.a\*"):
         with_row_settings(gone, recorded)
+
+
+def test_a_lost_lease_stops_the_query_and_is_no_cause_of_a_new_start() -> None:
+    query = Query([nothing] * 1_000)
+
+    def require_lease() -> None:
+        if query.played == 3:
+            raise LeaseError("this process has lost the lease of the checkpoint")
+
+    with pytest.raises(LeaseError) as lost:
+        supervise(query, Supervisor(None), require_lease=require_lease)
+    assert query.stopped_at == 3
+    assert (explain(lost.value).exit_code, explain(lost.value).transient) == (1, False)

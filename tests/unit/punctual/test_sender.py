@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from wheel_udf.common.errors import LeaseError
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.policies.sender_news import Confirmed
 from wheel_udf.punctual.sender import Sender
@@ -336,3 +337,18 @@ def test_whatever_was_sent_when_it_ends_the_note_never_covers_what_is_not_acknow
     world.sender.turn()
     acknowledged = max(0, sent - 1)
     assert world.present == (5, 5, acknowledged)
+
+
+def test_a_sender_that_has_lost_its_lease_sends_nothing_more() -> None:
+    world = World()
+
+    def refuse() -> None:
+        raise LeaseError("this process has lost the lease of the checkpoint")
+
+    world.give(5, a=1_000, b=2_000)
+    world.at(1_000)
+    assert world.broker.keys == [b"a"]
+    world.sender.require_lease = refuse
+    with pytest.raises(LeaseError):
+        world.at(2_000)
+    assert world.broker.keys == [b"a"]

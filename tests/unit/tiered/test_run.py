@@ -291,3 +291,12 @@ def test_a_pause_that_has_ended_holds_nobody() -> None:
     pause.end()
     pause.hold(lambda: True)
     assert not pause.holds
+
+
+def test_a_run_that_has_lost_a_lease_stops_its_queries_and_fails(run: TieredRun, lease: HeldLease) -> None:
+    wheel, intake = Query(), Query()
+    lease.is_held = False
+    begin(run, wheel, intake)
+    with pytest.raises(LeaseError, match="has lost the lease"):
+        run.awaitTermination(20)
+    assert (wheel.isActive, intake.isActive) == (False, False)
