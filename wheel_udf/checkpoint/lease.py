@@ -113,7 +113,7 @@ class RenewedLock:
         """
         records = self._contender()
         self._was_empty = not records.files.names()
-        _until_known(records.look)
+        _until_known(records)
         self._records, self._ends = records, threading.Event()
         threading.Thread(
             target=self._renew, args=(records, self._ends), name="wheel-lease", daemon=True
@@ -131,7 +131,7 @@ class RenewedLock:
         """
         records = self._contender()
         if waits:
-            _until_known(lambda: records.look(take=False))
+            _until_known(records, take=False)
         elif records.look(take=False) is not None:
             raise in_use(self.place, None)
 
@@ -195,9 +195,13 @@ class RenewedLock:
                 wait_s = again_s
 
 
-def _until_known(look: Callable[[], int | None]) -> None:
-    while (pause_ms := look()) is not None:
+def _until_known(records: LeaseRecords, *, take: bool = True) -> None:
+    pause_ms = records.look(take=take)
+    if pause_ms is not None and records.watched is not None:
+        _log.warning("the checkpoint was in use by %s: waiting to see whether it still is", records.watched)
+    while pause_ms is not None:
         wait_s(pause_ms / 1000)
+        pause_ms = records.look(take=take)
 
 
 def wait_s(pause_s: float) -> None:

@@ -168,6 +168,8 @@ class LeaseRecords:
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     number: int | None = None
     """The number of the newest own record; None while the lease is not held."""
+    watched: Holder | None = None
+    """The holder that the last look has found, if it is not known whether it lives."""
     _renewed_ms: int = 0
     _lost: str | None = None
     _began: tuple[int, int] | None = None
@@ -221,6 +223,7 @@ class LeaseRecords:
             return False
         if state == "alive" or newest != began:
             raise in_use(self.place, holder)
+        self.watched = holder
         return False
 
     def _take(self, number: int) -> int | None:

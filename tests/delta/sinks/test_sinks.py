@@ -22,7 +22,7 @@ from wheel_udf.checkpoint.identity import Identity, open_checkpoint
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
 from wheel_udf.checkpoint.spark_logs import planned_batch
-from wheel_udf.common.errors import SinkError
+from wheel_udf.common.errors import LeaseError, SinkError
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import FIRED_SCHEMA, REJECT_SCHEMA, Destinations, Sink, fields
@@ -770,3 +770,20 @@ def test_a_checkpoint_through_hadoop_is_the_same_as_a_local_one(
     assert start() == first
     with Lease(place):
         assert PlannedSettings(place).settings_of(3) == {"limit": 2}
+
+
+def test_a_lease_through_hadoop_has_one_holder(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wheel_udf.checkpoint.lease.local_folder", lambda _path: None)
+    monkeypatch.setattr("wheel_udf.checkpoint.lease.open_folder", hadoop_folder)
+    place, records = str(tmp_path / "checkpoint"), tmp_path / "checkpoint" / "wheel.lease"
+    with Lease(place) as lease:
+        lease.check()
+        assert not hadoop_folder(place).create("wheel.lease/0", b"another")
+        with pytest.raises(LeaseError, match="in use by another process"):
+            Lease(place).require_free(waits=False)
+    assert sorted(each.name for each in records.iterdir() if each.name.isdecimal()) == ["0", "1"]
+    Lease(place).require_free(waits=False)
+    hadoop_folder(place).remove_files("wheel.lease", ["0", "7"])
+    assert sorted(each.name for each in records.iterdir() if each.name.isdecimal()) == ["1"]

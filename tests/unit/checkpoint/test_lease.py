@@ -355,7 +355,7 @@ def test_a_folder_of_hdfs_waits_for_spark(
 
 
 def test_of_the_leases_of_a_killed_run_all_are_watched_at_the_same_time(
-    folders: dict[str, MemoryFolder], monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, MemoryFolder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     places = [f"{PLACE}/intake", f"{PLACE}/wheel", "s3a://bucket/store/_wheel"]
     gone = {"pid": 1, "host": "gone", "since_ms": 0, "timeout_ms": 30_000}
@@ -369,3 +369,6 @@ def test_of_the_leases_of_a_killed_run_all_are_watched_at_the_same_time(
     with Leases(places[:2], later=places[2:]) as leases:
         leases.check()
     assert sum(waited_s) == 27.5
+    assert caplog.messages == [
+        "the checkpoint was in use by process 1 on gone since 1970-01-01T00:00:00.000Z: waiting to see whether it still is"
+    ]
