@@ -52,7 +52,7 @@ class Cause(Enum):
     )
     SOURCE = "a file or table of the source cannot be read", USER_FAULT, False
     PLAN = "Spark refuses the query before it runs (a column, a path)", USER_FAULT, False
-    IN_USE = "the checkpoint or the slot store is in use", RUN_FAILED, False
+    IN_USE = "the checkpoint or the slot store is in use, or its lease is lost", RUN_FAILED, False
     REFUSED = "Kafka refuses a login, a permission or an option; a topic is missing", RUN_FAILED, False
     STATE = "Spark's state store reports an error", RUN_FAILED, False
     JVM = "the JVM has ended", RUN_FAILED, False
