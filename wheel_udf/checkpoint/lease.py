@@ -326,6 +326,11 @@ class _Loan(Lease):
         if not self._free.acquire(timeout=file_lock.TRIES * file_lock.PAUSE_S):
             raise in_use(self._lock.place, Holder.of_this_process())
         self._has = True
+        try:
+            self.check()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.spark.streams import T0, add_files, at_ms, cancel, due, read_files
 from wheel_udf.checkpoint.lease import Lease
@@ -18,6 +19,7 @@ from wheel_udf.delivery import query
 from wheel_udf.delivery.query import deliver
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
+from wheel_udf.spark.failures import explain
 from wheel_udf.stream.schedule_operator import schedule
 
 if TYPE_CHECKING:
@@ -248,6 +250,25 @@ def test_a_query_that_has_ended_has_given_its_lease_back(
     add_files(world.folder / "in", [due("a", 50, 0)])
     end(world, world.start(trigger="200 milliseconds"), monkeypatch)
     Lease(str(world.folder / "checkpoint")).acquire().close()
+
+
+def test_a_batch_of_a_driver_that_has_lost_its_lease_writes_nothing_and_is_not_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_lease: Lease) -> None:
+        raise LeaseError("this process has lost the lease of the checkpoint")
+
+    add_files(world.folder / "in", [due("a", 50, 0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(Lease, "check", lost)
+        with pytest.raises(StreamingQueryException) as ended:
+            world.run()
+    failure = explain(ended.value)
+    assert failure.sentence == "this process has lost the lease of the checkpoint"
+    assert (failure.exit_code, failure.transient) == (1, False)
+    assert world.table("out") == []
+    world.run()
+    assert [row[0] for row in world.table("out")] == ["a"]
 
 
 def test_a_start_changes_no_setting_that_a_query_started_beside_it_would_inherit(
