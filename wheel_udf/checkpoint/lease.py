@@ -54,7 +54,7 @@ from wheel_udf.control.wall import boot_ms
 from wheel_udf.spark.files import local_folder, needs_session, open_folder
 
 LEASE_FILE: Final = "wheel.lease"
-_seen: dict[str, tuple[int, int]] = {}
+_seen: dict[str, tuple[int, bytes, int]] = {}
 _log = logging.getLogger(__name__)
 
 

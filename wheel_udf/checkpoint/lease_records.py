@@ -158,14 +158,14 @@ class LeaseRecords:
         folder: The name of that.
         me: This process.
         clock_ms: The clock of this process; it counts suspended time.
-        seen: When this process has first seen the newest record of each lease; shared by contenders of one process.
+        seen: The newest record of each lease and when this process has first seen it; shared by its contenders.
     """
 
     files: Folder
     folder: str
     me: Holder
     clock_ms: Callable[[], int] = boot_ms
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    seen: dict[str, tuple[int, bytes, int]] = field(default_factory=dict)
     number: int | None = None
     """The number of the newest own record; None while the lease is not held."""
     watched: Holder | None = None
@@ -210,10 +210,10 @@ class LeaseRecords:
             return True
         holder = Holder.parsed(content)
         state = "unknown" if holder is None else holder.state
-        number, first_ms = self.seen.get(self.place, (None, 0))
-        if number != newest:
+        *record, first_ms = self.seen.get(self.place, (None, b"", 0))
+        if record != [newest, content]:  # numbers begin anew after a withdrawal
             first_ms = self.clock_ms()
-            self.seen[self.place] = newest, first_ms
+            self.seen[self.place] = newest, content, first_ms
         timeout_ms = DEFAULT_TIMEOUT_MS if holder is None else holder.timeout_ms
         if state == "dead" or now_ms - first_ms >= _stale_ms(timeout_ms):
             return True

@@ -209,12 +209,26 @@ def test_a_record_that_names_nobody_is_replaced_when_it_has_not_changed(
 
 def test_what_a_process_has_seen_counts_for_its_later_contenders(folder: MemoryFolder, clock: Clock) -> None:
     contender(folder, clock).look()
-    seen: dict[str, tuple[int, int]] = {}
+    seen: dict[str, tuple[int, bytes, int]] = {}
     early = replace(contender(folder, clock, pid=8), seen=seen)
     assert early.look(take=False) == 500
     clock.ms += 27_500
     later = replace(contender(folder, clock, pid=8), seen=seen)
     assert later.look() is None
+
+
+def test_a_record_with_the_number_of_one_that_was_withdrawn_is_another(
+    folder: MemoryFolder, clock: Clock
+) -> None:
+    second = contender(folder, clock, pid=8)
+    first = contender(folder, clock)
+    first.look()
+    assert second.look(take=False) == 500
+    first.withdraw()
+    clock.ms += 3_600_000
+    contender(folder, clock, pid=9).look()
+    assert second.look() == 500
+    assert numbers(folder) == [0]
 
 
 def test_a_lease_that_is_only_looked_at_is_not_taken(folder: MemoryFolder, clock: Clock) -> None:

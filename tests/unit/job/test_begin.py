@@ -4,17 +4,22 @@ refused.
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.unit.checkpoint.lease_world import MemoryFolder
 from wheel_udf.checkpoint import file_lock
 from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.lease_records import Holder
 from wheel_udf.common.errors import GeometryChangedError, LeaseError
 from wheel_udf.job import begin, loader
 from wheel_udf.job.models.scheduler import JobConfig
@@ -70,6 +75,33 @@ def test_a_second_start_is_refused_before_spark(tmp_path: Path, part: str) -> No
     config = config_in(tmp_path, tiered=part != "checkpoint")
     with Lease(f"{tmp_path}/{part}"), pytest.raises(LeaseError, match="the checkpoint is in use by process"):
         begin.run(config, None, print)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("part", ["checkpoint/intake", "checkpoint/wheel", "store/_wheel"])
+def test_a_second_start_in_an_object_store_is_refused_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    folders: dict[str, MemoryFolder] = {}
+    monkeypatch.setattr(
+        "wheel_udf.checkpoint.lease.open_folder", lambda path: folders.setdefault(path, MemoryFolder())
+    )
+    for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    text = written(tmp_path, tiered=True).read_text()
+    for name in ("checkpoint", "store"):
+        text = text.replace(f"{tmp_path}/{name}", f"s3a://bucket/{name}")
+    (tmp_path / "job.yml").write_text(f"{text}lease: {{timeout: 10 seconds}}\n")
+    config = loader.load(tmp_path / "job.yml", [])
+    assert config.lease.timeout_ms == 10_000
+    holder = replace(Holder.of_this_process(), pid=os.getppid(), started="")
+    held = folders.setdefault(f"s3a://bucket/{part}", MemoryFolder())
+    held.create("wheel.lease/0", json.dumps(asdict(holder)).encode())
+    with pytest.raises(LeaseError, match=f"the checkpoint is in use by process {os.getppid()} on"):
+        begin.run(config, None, print)
+    assert {path: [*each.files] for path, each in folders.items() if each.files} == {
+        f"s3a://bucket/{part}": ["wheel.lease/0"]
+    }
 
 
 def test_a_second_start_ends_with_the_words_and_the_exit_code_of_a_lease_and_loads_no_pyspark(
