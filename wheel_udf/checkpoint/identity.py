@@ -105,7 +105,7 @@ def require_checkpoint(path: str) -> None:
         CheckpointError: There is no such folder, or nothing is in it.
     """
     files = open_folder(path)
-    if not files.names():
+    if not {*files.names()} - {LEASE_FILE}:
         raise CheckpointError(
             "there is no checkpoint",
             field=files.name(),

@@ -96,7 +96,6 @@ class RenewedLock:
         self.on_lost: list[Callable[[], Any]] = []
         """Called once, on the thread of the renewals, when the lease is lost."""
         self._records: LeaseRecords | None = None
-        self._was_empty = False
         self._ends, self._renewing = threading.Event(), threading.Lock()
 
     @property
@@ -112,7 +111,6 @@ class RenewedLock:
             CheckpointError, ConfigError: The folder cannot be opened.
         """
         records = self._contender()
-        self._was_empty = not records.files.names()
         _until_known(records)
         self._records, self._ends = records, threading.Event()
         threading.Thread(
@@ -149,21 +147,6 @@ class RenewedLock:
 
     def give_back(self) -> None:
         """Gives the lease back. A failure is logged: the next start then waits for the timeout."""
-        self._end(lambda records: records.release())
-
-    def withdraw(self) -> None:
-        """Gives the lease back, without a trace if the folder was empty before and still is."""
-        is_empty = (
-            self._was_empty and self._records is not None and self._records.files.names() == [LEASE_FILE]
-        )
-        self._end(lambda records: records.withdraw() if is_empty else records.release())
-
-    def _contender(self) -> LeaseRecords:
-        return LeaseRecords(
-            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), boot_ms, _seen
-        )
-
-    def _end(self, last: Callable[[LeaseRecords], None]) -> None:
         records, self._records = self._records, None
         if records is None:
             return
@@ -171,9 +154,18 @@ class RenewedLock:
         atexit.unregister(self.give_back)
         try:
             with self._renewing:
-                last(records)
+                records.release()
         except Exception as fault:  # noqa: BLE001  # of the file system, of any class
             _log.warning("the lease %s could not be given back: %s", self.place, fault)
+
+    def withdraw(self) -> None:
+        """As :meth:`give_back`: the last record has to stay."""
+        self.give_back()
+
+    def _contender(self) -> LeaseRecords:
+        return LeaseRecords(
+            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), boot_ms, _seen
+        )
 
     def _renew(self, records: LeaseRecords, ends: threading.Event) -> None:
         every_s, again_s = renew_every_ms(self.timeout_ms) / 1000, self.timeout_ms / 12_000
@@ -269,7 +261,7 @@ class Lease:
             self._lock.give_back()
 
     def withdraw(self) -> None:
-        """Gives the lease back. Removes what was made for it, unless the folder holds more."""
+        """Gives the lease back. Removes a local file that was made for it, unless the folder holds more."""
         with self._closing:
             self._lock.withdraw()
 

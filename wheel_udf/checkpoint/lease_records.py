@@ -7,7 +7,8 @@
     wheel.lease/58      another run: it has taken over; or {"free": true}, after a clean stop
 
 Each change creates the next number, so whoever comes second is told so by the file system, and a renewal is one
-request. The number only grows. Every eighth renewal also lists the folder and removes old records.
+request. The number only grows, and the newest record is never removed: a process that stood still between its look and
+its record finds that there is a newer one. Every eighth renewal also lists the folder and removes old records.
 
 With a timeout of 30 s, and each process by its own clock, which counts suspended time::
 
@@ -211,7 +212,7 @@ class LeaseRecords:
         holder = Holder.parsed(content)
         state = "unknown" if holder is None else holder.state
         *record, first_ms = self.seen.get(self.place, (None, b"", 0))
-        if record != [newest, content]:  # numbers begin anew after a withdrawal
+        if record != [newest, content]:  # numbers begin anew if somebody has deleted the folder
             first_ms = self.clock_ms()
             self.seen[self.place] = newest, content, first_ms
         timeout_ms = DEFAULT_TIMEOUT_MS if holder is None else holder.timeout_ms
@@ -279,18 +280,14 @@ class LeaseRecords:
 
     def release(self) -> None:
         """Gives the lease back: the next start takes it at once. Does nothing if it is lost, or not held."""
-        number, self.number = self.number, None
-        if number is None or self._lost is not None:
+        try:
+            self.check()
+        except LeaseError:
             return
-        if self.clock_ms() - self._renewed_ms <= _valid_ms(self.me.timeout_ms):
-            self.files.create(self._name(number + 1), json_bytes(_FREE))
-            self._remove_before(number + 1)
-
-    def withdraw(self) -> None:
-        """Gives the lease back, and removes all records."""
-        if self.number is not None and self._lost is None:
-            self.number = None
-            self.files.remove(self.folder)
+        assert self.number is not None, "checked"
+        number, self.number = self.number + 1, None
+        self.files.create(self._name(number), json_bytes(_FREE))
+        self._remove_before(number)
 
     def _tidy(self, number: int) -> None:
         newest = self._remove_before(number)

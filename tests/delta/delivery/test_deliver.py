@@ -278,9 +278,9 @@ def test_a_start_changes_no_setting_that_a_query_started_beside_it_would_inherit
     before, start_with = dict(world.spark.conf.getAll), query.start_with
     during: list[dict[str, str]] = []
 
-    def start(writer: DataStreamWriter, trigger: str) -> StreamingQuery:
+    def start(writer: DataStreamWriter, trigger: str, **settings: Any) -> StreamingQuery:
         during.append(dict(world.spark.conf.getAll))
-        return start_with(writer, trigger)
+        return start_with(writer, trigger, **settings)
 
     monkeypatch.setattr(query, "start_with", start)
     add_files(world.folder / "in", [due("a", 50, 0)])

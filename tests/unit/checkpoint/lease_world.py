@@ -73,6 +73,7 @@ class Process:
     Attributes:
         on_thread: Called first on the thread of the process.
         holds: Whether it has the lease, as far as it knows.
+        end: How it gives the lease back instead of the next renewal; None: it goes on.
     """
 
     def __init__(self, number: int, folder: MemoryFolder, now_ms: Callable[[], int], timeout_ms: int) -> None:
@@ -81,6 +82,7 @@ class Process:
         self.refused = self.lost = self.holds = False
         self._turn, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self.ended = False
+        self.end: Callable[[LeaseRecords], None] | None = None
         self.on_thread: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._started = False
@@ -121,6 +123,9 @@ class Process:
             self.holds = True
             while True:
                 self.point()  # a third of the timeout, or as long as the test says
+                if self.end is not None:
+                    self.holds = False
+                    return self.end(self.records)
                 self.records.renew()
         except Killed:
             pass

@@ -327,7 +327,7 @@ def test_a_renewal_that_fails_is_tried_again_before_the_lease_is_lost(
         folder.point = lambda: None
 
 
-def test_a_run_lends_a_lease_in_an_object_store_and_leaves_nothing_if_it_makes_nothing(
+def test_a_run_lends_a_lease_in_an_object_store_and_gives_it_back_at_its_end(
     folders: dict[str, MemoryFolder],
 ) -> None:
     with Leases([PLACE, f"{PLACE}/wheel"]) as leases:
@@ -337,7 +337,8 @@ def test_a_run_lends_a_lease_in_an_object_store_and_leaves_nothing_if_it_makes_n
             with pytest.raises(LeaseError, match=f"in use by process {os.getpid()} on"):
                 Leases([PLACE]).take()
         leases.check()
-    assert (folders[PLACE].files, folders[f"{PLACE}/wheel"].files) == ({}, {})
+    for place in (PLACE, f"{PLACE}/wheel"):
+        assert json.loads(folders[place].files["wheel.lease/1"]) == {"free": True}
 
 
 def test_a_folder_of_hdfs_waits_for_spark(

@@ -129,7 +129,6 @@ def test_a_holder_that_stood_still_writes_nothing_more_and_harms_no_successor(
     with pytest.raises(LeaseError):
         first.renew()
     first.release()
-    first.withdraw()
     assert folder.files == content
 
 
@@ -217,14 +216,14 @@ def test_what_a_process_has_seen_counts_for_its_later_contenders(folder: MemoryF
     assert later.look() is None
 
 
-def test_a_record_with_the_number_of_one_that_was_withdrawn_is_another(
+def test_a_record_with_the_number_of_one_that_somebody_has_deleted_is_another(
     folder: MemoryFolder, clock: Clock
 ) -> None:
     second = contender(folder, clock, pid=8)
     first = contender(folder, clock)
     first.look()
     assert second.look(take=False) == 500
-    first.withdraw()
+    folder.remove(FOLDER)
     clock.ms += 3_600_000
     contender(folder, clock, pid=9).look()
     assert second.look() == 500
@@ -233,13 +232,6 @@ def test_a_record_with_the_number_of_one_that_was_withdrawn_is_another(
 
 def test_a_lease_that_is_only_looked_at_is_not_taken(folder: MemoryFolder, clock: Clock) -> None:
     assert contender(folder, clock).look(take=False) is None
-    assert folder.files == {}
-
-
-def test_a_holder_that_withdraws_leaves_no_record(folder: MemoryFolder, clock: Clock) -> None:
-    lease = contender(folder, clock)
-    lease.look()
-    lease.withdraw()
     assert folder.files == {}
 
 
@@ -304,6 +296,8 @@ STEP = st.sampled_from(
         *(("time", ms, 1) for ms in (100, 5_000, 10_000, 10_000, 12_000, 28_000)),
         ("kill", 0, 1),
         ("kill", 1, 1),
+        ("stop", 0, 1),
+        ("stop", 1, 1),
     ]
 )
 
@@ -332,6 +326,8 @@ class World:
             self.clock.ms += value
         elif what == "kill":
             self.processes[value].kill()
+        elif what == "stop":
+            self.processes[value].end = LeaseRecords.release
         else:
             if self.processes[value].ended:
                 self.processes[value] = self._new()
