@@ -13,7 +13,7 @@
 
 The leases are of the folders of the checkpoint. The lease of a slot store is checked here and taken when the store is
 opened or made: a folder without a table must stay empty until then. A start that is refused later removes what it has
-made for its leases.
+made for its leases on a local path; elsewhere one record stays.
 
 A folder that only Spark can open (HDFS) has its lease taken when Spark runs (:mod:`wheel_udf.checkpoint.lease`).
 
