@@ -156,10 +156,10 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
-	$(PY) -m wheel_udf.spark.jars spark database broker & jars=$$!; \
+	$(PY) -m wheel_udf.spark.jars spark s3 database broker & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
-	wait $$jars || $(PY) -m wheel_udf.spark.jars spark database broker; \
+	wait $$jars || $(PY) -m wheel_udf.spark.jars spark s3 database broker; \
 	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
 	$(PY) -m wheel_udf.spark.fast_start; \
 	touch $@

@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--interpreted", action="store_true", help=interpreted)
 
 
-_FOLDERS = ("unit", "s3", "faults", "cluster", "page", "upgrade", "kafka", "delta", "spark")
+_FOLDERS = ("unit", "faults", "cluster", "page", "upgrade", "kafka", "s3", "delta", "spark")
 
 
 def _folder(item: pytest.Item) -> int:
@@ -127,7 +127,8 @@ def _jars() -> dict[str, str]:
     """
     from wheel_udf.spark import jars
 
-    ours, more = (sorted(map(str, jars.jars_folder(each).glob("*.jar"))) for each in ("spark", "database"))
+    ours = [*map(str, jars.session_jars())]
+    more = sorted(map(str, jars.jars_folder("database").glob("*.jar")))
     return {"spark.jars": ",".join([*ours, *more]), "spark.driver.extraClassPath": os.pathsep.join(ours)}
 
 

@@ -30,6 +30,7 @@ from typing import Any, Final
 from wheel_udf.common import errors
 from wheel_udf.common.package_data import toml_of
 from wheel_udf.common.secrets import hide
+from wheel_udf.spark.versions import s3_packages
 
 RUN_FAILED = 1
 USER_FAULT = 2
@@ -191,6 +192,7 @@ def _of_a_rule(text: str, plan: str) -> Failure | None:
                 "spark": _of_spark(text, "").sentence,
                 "repair": errors.REPAIR,
                 "lost": LOST_HINT,
+                "s3": s3_packages(),
                 **found.groupdict(),
             }
             texts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The JVM jars that Spark lacks: Delta and the Kafka connector.
+"""The JVM jars that Spark lacks: Delta, the Kafka connector, and what paths ``s3a://`` need.
 
 A session takes the jars of its Python environment, if ``make setup`` has put them there; else Spark itself downloads
 them (the public setting ``spark.jars.packages``, see :func:`wheel_udf.spark.versions.packages`), unless ``spark.jars``
@@ -6,13 +6,14 @@ is set.
 
 ::
 
-    python -m wheel_udf.spark.jars spark database broker     as make setup runs it
+    python -m wheel_udf.spark.jars spark s3 database broker  as make setup runs it
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.spark.session
+    <environment>/jars/s3/*.jar        likewise, if they are there; no start downloads them
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
 
-``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains; those for Spark are the ones of
-the installed version. A folder of jars is complete or
+``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains; those for Spark and S3 are the
+ones of the installed version. A folder of jars is complete or
 absent: it is filled beside its place, then renamed. Ivy's cache is inside the environment. The environment variable
 ``WHEEL_UDF_IVY_SETTINGS`` names a file of Ivy settings (a mirror, a proxy with a password).
 
@@ -36,8 +37,10 @@ from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.spark.java import check_java, find_java
 from wheel_udf.spark.versions import TESTED, minor_version, pyspark_folder
 
-CONFIGURATIONS: Final = ("spark", "database", "broker")
-"""What can be asked for. In ``conf/ivy.xml`` ``spark`` is a configuration for each version of Spark."""
+CONFIGURATIONS: Final = ("spark", "s3", "database", "broker")
+"""What can be asked for."""
+_OF_EACH_SPARK: Final = ("spark", "s3")
+"""In ``conf/ivy.xml`` these are a configuration for each version of Spark."""
 
 SETTINGS_VARIABLE: Final = "WHEEL_UDF_IVY_SETTINGS"
 """Environment variable that names a file of Ivy settings, for jars from another place than Maven Central."""
@@ -59,6 +62,14 @@ def conf_folder() -> Path | None:
 def jars_folder(configuration: str = "spark") -> Path:
     """The folder for the jars of a configuration in the running Python environment (it may not exist yet)."""
     return Path(sys.prefix) / "jars" / configuration
+
+
+def session_jars() -> list[Path]:
+    """The jars of this Python environment for Spark's class path: those for Spark, then those for S3. Empty if those
+    for Spark are not there: then Spark downloads them.
+    """
+    ours, of_s3 = (sorted(jars_folder(each).glob("*.jar")) for each in _OF_EACH_SPARK)
+    return [*ours, *of_s3] if ours else []
 
 
 def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Path]:
@@ -99,7 +110,7 @@ def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Pat
 
 
 def _name_in_list(configuration: str) -> str:
-    if configuration != "spark":
+    if configuration not in _OF_EACH_SPARK:
         return configuration
     if (installed := minor_version()) not in TESTED:
         raise SessionError(
@@ -109,7 +120,7 @@ def _name_in_list(configuration: str) -> str:
             rule=f"one of {', '.join(TESTED)}",
             hint="pip install 'pyspark==4.2.0'; for another Spark set spark.jars.packages",
         )
-    return f"spark-{installed}"
+    return f"{configuration}-{installed}"
 
 
 def _ivy_command(configurations: Sequence[str], scratch: Path, cache: Path) -> list[str]:

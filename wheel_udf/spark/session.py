@@ -241,7 +241,7 @@ def _project_settings() -> dict[str, str]:
     folder = jars.conf_folder()
     settings = read_defaults(folder)
     settings.pop("spark.jars", None)
-    found = sorted(jars.jars_folder().glob("*.jar"))
+    found = jars.session_jars()
     settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: versions.packages()}
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.

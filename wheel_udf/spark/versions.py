@@ -27,6 +27,7 @@ DELTA: Final = "4.4.0"
 """The version of Delta; it has a jar for each version of Spark."""
 
 
+_HADOOP: Final = {"4.0": "3.4.1", "4.1": "3.4.2", "4.2": "3.5.0"}
 _SLICES_BY_INTEGERS: Final = 26
 _VERSION: Final = r"""__version__\b.*?["'](\d+\.\d+\.[^"']+)["']"""
 
@@ -94,6 +95,11 @@ def packages() -> str:
     """``spark.jars.packages`` for the installed Spark: Delta and the Kafka connector, which comes with each Spark."""
     delta = f"io.delta:delta-spark_{minor_version()}_2.13:{DELTA}"
     return f"{delta},org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version()}"
+
+
+def s3_packages() -> str:
+    """``spark.jars.packages`` for paths ``s3a://`` on the installed Spark, by the version of its Hadoop."""
+    return f"org.apache.hadoop:hadoop-aws:{_HADOOP.get(minor_version(), _HADOOP[TESTED[-1]])}"
 
 
 def checkpoint_class(name: str) -> str:

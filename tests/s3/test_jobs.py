@@ -1,0 +1,161 @@
+"""Whole jobs with everything on S3: source, checkpoint, store, tables, rejects, exports."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.command_line import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.s3.server import Server
+
+START = "2013-01-01T00:00:00Z"
+MODES: dict[str, dict[str, Any]] = {
+    "direct": {},
+    "tiered": {"mode": "tiered"},
+}
+
+
+def at(second: int) -> str:
+    return f"2013-01-01T00:{second // 60:02}:{second % 60:02}Z"
+
+
+class Job:
+    """A job in a folder of the bucket; only its config is a local file."""
+
+    def __init__(self, spark: SparkSession, server: Server, place: str, folder: Path) -> None:
+        self.spark, self.server, self.place, self.file = spark, server, place, folder / "job.yml"
+        self.root = f"s3a://bucket/{place}"
+        self.files = 0
+
+    def scheduler(self, **changes: Any) -> None:
+        settings = {
+            "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2},
+            "clock": {"kind": "event", "max_ahead": "none"},
+            "source": {"format": "json", "path": f"{self.root}/in"},
+            "contract": {"max_delay": "unlimited", "default_destination": "out"},
+            "destinations": {"out": {"sink": "delta", "path": f"{self.root}/tables", "create": True}},
+            "rejects": {"sink": "delta", "path": f"{self.root}/rejects"},
+            "trigger": "available-now",
+            "checkpoint": f"{self.root}/checkpoint",
+        }
+        if changes.get("mode") == "tiered":
+            settings["store"] = {"path": f"{self.root}/store"}
+        self.file.write_text(json.dumps(settings | changes))
+
+    def purgatory(self) -> None:
+        settings = {
+            "mode": "purgatory",
+            "wheel": {"shards": 2},
+            "clock": {"kind": "event", "max_ahead": "none"},
+            "operations": {
+                "format": "json",
+                "path": f"{self.root}/operations",
+                "columns": {
+                    "op_id": "op",
+                    "watch_keys": "array(key)",
+                    "deadline": "timestamp(till)",
+                    "destination": "'out'",
+                    "event_time": "timestamp(at)",
+                },
+            },
+            "events": {
+                "format": "json",
+                "path": f"{self.root}/events",
+                "columns": {"key": "key", "event_time": "timestamp(at)"},
+            },
+            "destinations": {"out": {"sink": "delta", "path": f"{self.root}/tables", "create": True}},
+            "rejects": {"sink": "delta", "path": f"{self.root}/rejects"},
+            "trigger": "available-now",
+            "checkpoint": f"{self.root}/checkpoint",
+        }
+        self.file.write_text(json.dumps(settings))
+
+    def send(self, *rows: dict[str, Any], to: str = "in") -> None:
+        self.files += 1
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        self.server.put(f"{self.place}/{to}/{self.files:03}.json", text)
+
+    def __call__(self, verb: str, *more: str) -> str:
+        code, out, err = say(self.file, verb, *more)
+        assert code == 0, f"{verb}: {err}\n{out}"
+        return out
+
+    def table(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        rows = self.spark.read.format("delta").load(f"{self.root}/{name}")
+        return sorted(tuple(row) for row in rows.select(*columns).collect())
+
+
+@pytest.fixture
+def job(s3_spark: SparkSession, s3: Server, place: str, tmp_path: Path) -> Job:
+    return Job(s3_spark, s3, place, tmp_path)
+
+
+def command(name: str, due: int, sent: int = 0, **more: Any) -> dict[str, Any]:
+    return {"schedule_id": name, "deliver_at": at(due), "event_time": at(sent), "value": name, **more}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_job_on_s3_stops_goes_on_and_takes_acts_while_it_rests(job: Job, mode: str) -> None:
+    job.scheduler(**MODES[mode])
+    job.send(
+        command("soon", 10),
+        command("late", 1200),
+        command("gone", 900),
+        command("bad", 5, destination="../x"),
+    )
+    job("dry-run")
+    out = job("run", "--until", at(60))
+    assert "4 = 2 pending + 1 fired + 0 missed + 0 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    assert job.table("tables/out", "schedule_id") == [("soon",)]
+    assert job.table("rejects", "schedule_id", "error_code") == [("bad", "bad_destination")]
+
+    pending = job("pending")
+    assert "late" in pending
+    assert "gone" in pending
+    job("cancel", "--where", "schedule_id = 'gone'", "--yes")
+
+    job.send(command("next", 120, 61))
+    out = job("run", "--until", at(1800))
+    assert "5 = 0 pending + 3 fired + 0 missed + 1 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    assert job.table("tables/out", "schedule_id") == [("late",), ("next",), ("soon",)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pending_entries_move_to_another_checkpoint_over_s3(job: Job, mode: str) -> None:
+    job.scheduler(**MODES[mode])
+    job.send(command("soon", 10), command("late", 1200))
+    job("run", "--until", at(60))
+    job("export", "--to", f"{job.root}/export")
+    changes: dict[str, Any] = {"checkpoint": f"{job.root}/new"}
+    if mode == "tiered":
+        changes["store"] = {"path": f"{job.root}/new_store"}
+    job.scheduler(**MODES[mode] | changes)
+    job("import", "--from", f"{job.root}/export")
+    job("run", "--until", at(1800))
+    assert job.table("tables/out", "schedule_id") == [("late",), ("soon",)]
+
+
+def test_a_purgatory_on_s3_stops_and_goes_on(job: Job) -> None:
+    job.purgatory()
+    job.send(
+        {"op": "paid", "key": "a", "till": at(600), "at": at(0)},
+        {"op": "late", "key": "b", "till": at(600), "at": at(0)},
+        to="operations",
+    )
+    job.send({"key": "a", "at": at(30)}, to="events")
+    job("dry-run")
+    out = job("run", "--until", at(60))
+    assert "2 = 1 pending + 1 completed" in out
+    assert "late" in job("pending")
+    job.send({"key": "none", "at": at(61)}, to="events")
+    out = job("run", "--until", at(700))
+    assert "2 = 0 pending + 1 completed + 1 expired" in out
+    assert job.table("tables/out", "op_id", "outcome") == [("late", "expired"), ("paid", "completed")]
