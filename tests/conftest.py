@@ -127,8 +127,8 @@ def _jars() -> dict[str, str]:
     """
     from wheel_udf.spark import jars
 
-    ours = [*map(str, jars.session_jars())]
-    more = sorted(map(str, jars.jars_folder("database").glob("*.jar")))
+    ours, of_s3, more = ([*map(str, jars.jar_files(each))] for each in ("spark", "s3", "database"))
+    ours += of_s3
     return {"spark.jars": ",".join([*ours, *more]), "spark.driver.extraClassPath": os.pathsep.join(ours)}
 
 

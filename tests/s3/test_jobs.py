@@ -52,24 +52,26 @@ class Job:
 
     def purgatory(self) -> None:
         settings = {
-            "mode": "purgatory",
             "wheel": {"shards": 2},
             "clock": {"kind": "event", "max_ahead": "none"},
             "operations": {
                 "format": "json",
                 "path": f"{self.root}/operations",
+                "schema": "op STRING, key STRING, till STRING, at STRING",
                 "columns": {
                     "op_id": "op",
-                    "watch_keys": "array(key)",
-                    "deadline": "timestamp(till)",
+                    "group": "key",
+                    "keys": "array('done')",
+                    "deadline": "till",
+                    "event_time": "at",
                     "destination": "'out'",
-                    "event_time": "timestamp(at)",
                 },
             },
             "events": {
                 "format": "json",
                 "path": f"{self.root}/events",
-                "columns": {"key": "key", "event_time": "timestamp(at)"},
+                "schema": "key STRING, at STRING",
+                "columns": {"group": "key", "key": "'done'", "event_time": "at"},
             },
             "destinations": {"out": {"sink": "delta", "path": f"{self.root}/tables", "create": True}},
             "rejects": {"sink": "delta", "path": f"{self.root}/rejects"},
@@ -113,18 +115,22 @@ def test_a_job_on_s3_stops_goes_on_and_takes_acts_while_it_rests(job: Job, mode:
     )
     job("dry-run")
     out = job("run", "--until", at(60))
-    assert "4 = 2 pending + 1 fired + 0 missed + 0 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    assert (
+        "4 = 2 pending + 1 fired + 0 missed + 0 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    ), out
     assert job.table("tables/out", "schedule_id") == [("soon",)]
     assert job.table("rejects", "schedule_id", "error_code") == [("bad", "bad_destination")]
 
     pending = job("pending")
     assert "late" in pending
     assert "gone" in pending
-    job("cancel", "--where", "schedule_id = 'gone'", "--yes")
+    job("cancel", "--id", "gone")
 
     job.send(command("next", 120, 61))
     out = job("run", "--until", at(1800))
-    assert "5 = 0 pending + 3 fired + 0 missed + 1 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    assert (
+        "5 = 0 pending + 3 fired + 0 missed + 1 cancelled + 0 superseded + 0 duplicate + 1 rejected" in out
+    ), out
     assert job.table("tables/out", "schedule_id") == [("late",), ("next",), ("soon",)]
 
 
@@ -153,9 +159,9 @@ def test_a_purgatory_on_s3_stops_and_goes_on(job: Job) -> None:
     job.send({"key": "a", "at": at(30)}, to="events")
     job("dry-run")
     out = job("run", "--until", at(60))
-    assert "2 = 1 pending + 1 completed" in out
+    assert "2 = 1 pending + 1 completed" in out, out
     assert "late" in job("pending")
     job.send({"key": "none", "at": at(61)}, to="events")
     out = job("run", "--until", at(700))
-    assert "2 = 0 pending + 1 completed + 1 expired" in out
+    assert "2 = 0 pending + 1 completed + 1 expired" in out, out
     assert job.table("tables/out", "op_id", "outcome") == [("late", "expired"), ("paid", "completed")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.paths import local_path
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
 from wheel_udf.spark.private_api import required
@@ -20,13 +21,21 @@ if TYPE_CHECKING:
 
 _VIEW: Final = "wheel-udf-view"
 """Scheme of the views of :func:`state_location`; ``conf/log4j2.properties`` names it."""
-PLAIN_LOCAL_FILES: Final = {
+_PLAIN_LOCAL_FILES: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Reader options for file names with a colon: Hadoop cannot name their checksums, so none is looked for."""
 
 _FILE_MANAGER: Final = "CheckpointFileManager$"
+
+
+def reader_defaults(path: str) -> dict[str, str]:
+    """Options of Spark's reader for a path of files.
+
+    On the local file system they allow names with a colon: Hadoop cannot name their checksums, so none is looked for.
+    Another file system that was first opened with them would keep them, and S3A would fail to buffer what it writes.
+    """
+    return {} if local_path(path) is None else _PLAIN_LOCAL_FILES
 
 
 def hadoop_folder(path: str) -> Folder:

@@ -64,12 +64,9 @@ def jars_folder(configuration: str = "spark") -> Path:
     return Path(sys.prefix) / "jars" / configuration
 
 
-def session_jars() -> list[Path]:
-    """The jars of this Python environment for Spark's class path: those for Spark, then those for S3. Empty if those
-    for Spark are not there: then Spark downloads them.
-    """
-    ours, of_s3 = (sorted(jars_folder(each).glob("*.jar")) for each in _OF_EACH_SPARK)
-    return [*ours, *of_s3] if ours else []
+def jar_files(configuration: str = "spark") -> list[Path]:
+    """The jars of a configuration in the running Python environment."""
+    return sorted(jars_folder(configuration).glob("*.jar"))
 
 
 def resolve(configurations: Sequence[str], into: Path | None = None) -> list[Path]:

@@ -241,8 +241,11 @@ def _project_settings() -> dict[str, str]:
     folder = jars.conf_folder()
     settings = read_defaults(folder)
     settings.pop("spark.jars", None)
-    found = jars.session_jars()
-    settings |= {"spark.jars": ",".join(map(str, found))} if found else {_PACKAGES: versions.packages()}
+    ours, of_s3 = jars.jar_files("spark"), jars.jar_files("s3")
+    if not ours:
+        settings[_PACKAGES] = versions.packages()
+    if ours or of_s3:
+        settings["spark.jars"] = ",".join(map(str, (*ours, *of_s3)))
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
         logging = (folder / "log4j2.properties").as_uri()

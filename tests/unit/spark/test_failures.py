@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 
 from wheel_udf.common import errors
 from wheel_udf.spark.failures import LOST_HINT, Cause, explain
@@ -318,3 +318,45 @@ def test_what_a_repair_cannot_help_does_not_name_it(text: str) -> None:
     failure = explain(StreamingQueryException(text))
     assert "repair" not in failure.sentence
     assert failure.exit_code == 1
+
+
+S3_JARS = "org.apache.hadoop:hadoop-aws:3.5.0"
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        (
+            "java.lang.RuntimeException: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "a path s3a:// needs jars that are missing",
+        ),
+        (
+            "java.lang.NoClassDefFoundError: software/amazon/awssdk/transfer/s3/S3TransferManager",
+            "a path s3a:// needs jars that are missing",
+        ),
+        ("java.lang.NoSuchFieldError: CRC64_NVME", "a path s3a:// needs jars that are missing"),
+        (
+            'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"',
+            "this Spark reads no path s3://: hint: write s3a://",
+        ),
+        (
+            'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "gs"',
+            "this Spark has no file system for paths gs://: hint: add its jars to spark.jars or spark.jars.packages",
+        ),
+    ],
+)
+def test_a_path_whose_jars_are_missing_is_one_sentence_that_says_what_to_do(
+    cause: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wheel_udf.spark.versions.minor_version", lambda: "4.2")
+    text = (
+        f"An error occurred while calling o71.getFileSystem.\n: {cause}\n\tat org.apache.hadoop.fs.FileSystem"
+    )
+
+    failure = explain(PySparkException(text))
+
+    assert failure.exit_code == 2
+    assert failure.sentence.startswith(sentence)
+    if "jars that are missing" in sentence:
+        assert "pip install 'wheel-udf[s3]' and python -m wheel_udf.spark.jars s3" in failure.sentence
+        assert failure.sentence.endswith(f"set spark.jars.packages to {S3_JARS}")

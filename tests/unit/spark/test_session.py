@@ -147,6 +147,24 @@ def test_the_jars_of_the_environment_are_taken_before_a_download(
     assert settings["spark.jars.packages"] == POSTGRES
 
 
+@pytest.mark.parametrize("has_ours", [True, False])
+def test_jars_for_s3_are_taken_beside_the_jars_for_spark_and_beside_a_download(
+    has_ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
+    names = ["spark/delta.jar"] * has_ours + ["s3/hadoop-aws.jar"]
+    for name in names:
+        (tmp_path / "jars" / name).parent.mkdir(parents=True)
+        (tmp_path / "jars" / name).touch()
+
+    settings = session.local_settings({})
+
+    assert settings["spark.driver.extraClassPath"] == ":".join(f"{tmp_path}/jars/{name}" for name in names)
+    assert ("spark.jars.packages" in settings) == (not has_ours)
+
+
 def test_settings_are_read_in_each_of_sparks_spellings(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "# a comment\n\nspark.a   1\nspark.b=2\nspark.c = 3\nspark.d\tx=y z\n   spark.e: 5\n",

@@ -45,6 +45,8 @@ def test_the_installed_spark_decides_which_jars_are_taken(
     assert versions.packages() == (
         f"io.delta:delta-spark_{version[:3]}_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
     )
+    of_hadoop = {"4.0": "3.4.1", "4.1": "3.4.2", "4.2": "3.5.0"}
+    assert versions.s3_packages() == f"org.apache.hadoop:hadoop-aws:{of_hadoop[version[:3]]}"
 
 
 def test_under_spark_submit_pyspark_is_in_a_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.common.paths import as_pattern
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig
-from wheel_udf.spark.hadoop_files import PLAIN_LOCAL_FILES, depth_of
+from wheel_udf.spark.hadoop_files import depth_of, reader_defaults
 from wheel_udf.tables import delta_log
 
 COORDINATES: Final = "source_coordinates"
@@ -159,7 +159,7 @@ def _each_once(reader: DataStreamReader, path: str, options: dict[str, str], dep
 
 def reader_options(source: Source) -> dict[str, str]:
     """Returns the options for Spark's reader."""
-    defaults = {} if source.format == "delta" else PLAIN_LOCAL_FILES
+    defaults = {} if source.format == "delta" else reader_defaults(source.path)
     options = {**defaults, **(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
     folded = {key.lower(): value for key, value in options.items()}
     if folded.get("mode", "").upper() == "DROPMALFORMED":
@@ -259,7 +259,7 @@ def _check_json_keys(spark: SparkSession, source: FileSourceConfig) -> None:
     """Checks the keys of the first lines: a JSON file of something else would be read as rows of nulls."""
     if source.options.get("multiLine", "").lower() == "true":
         return
-    reader = spark.read.options(**PLAIN_LOCAL_FILES)
+    reader = spark.read.options(**reader_defaults(source.path))
     lines = existing(source, lambda: reader.text(_path_of(spark, source))).limit(_SAMPLED_LINES)
     is_cancel = F.lower(F.btrim(F.get_json_object("value", "$.op"))) == "cancel"
     keys = lines.select(F.explode(F.json_object_keys("value")).alias("key"), is_cancel.alias("is_cancel"))
