@@ -28,6 +28,7 @@ from typing import Final
 from wheel_udf.control.wall import elapsed_ms
 from wheel_udf.spark.failures import first_line
 from wheel_udf.spark.files import local_folder
+from wheel_udf.spark.object_stores import is_in_object_store, options_of
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,10 @@ def write_checkpoint(place: str, *, keeps_log: bool) -> None:
     from deltalake import DeltaTable  # loads its library, for which a start does not wait
 
     local = local_folder(place)
-    table = DeltaTable(place if local is None else local.absolute().as_uri())
+    if local is None:
+        table = DeltaTable(place, storage_options=options_of(place) if is_in_object_store(place) else None)
+    else:
+        table = DeltaTable(local.absolute().as_uri())
     table.create_checkpoint()
     if not keeps_log and table.metadata().configuration.get(_CLEANS, "true").lower() == "true":
         table.cleanup_metadata()
