@@ -159,12 +159,6 @@ def test_the_verbs_over_a_resting_job_read_and_change_what_is_on_s3(job: Job) ->
     job("reroute", "--id", "gone", "--to", "out")
     assert "reroute" in job("acts")
     assert "nothing to repair" in job("repair", "--dry-run")
-    job("run", "--until", at(61))  # which takes the act
-    job("forget", "--id", "soon", "--id", "gone")
-    assert job.table("tables/out", "schedule_id") == []
-
-    job("run", "--until", at(1800))
-    assert job.table("tables/out", "schedule_id") == [("late",)]
 
 
 def test_a_purgatory_on_s3_stops_and_goes_on(job: Job) -> None:
