@@ -187,8 +187,17 @@ class _ObjectFolder:
 
         at = self._at(folder)
         found = obstore.list_with_delimiter(self._store, at)
-        paths = [*(each["path"] for each in found["objects"]), *found["common_prefixes"]]
+        folders = [each for each in found["common_prefixes"] if self._holds_something(each)]
+        paths = [*(each["path"] for each in found["objects"]), *folders]
         return [path.rpartition("/")[2] for path in paths if path != at]
+
+    def _holds_something(self, folder: str) -> bool:
+        """Whether a file is below a folder: Hadoop leaves empty objects where it has made folders, and some servers
+        list a folder that was emptied.
+        """
+        import obstore
+
+        return any(each["size"] for chunk in obstore.list(self._store, folder) for each in chunk)
 
     def read(self, name: str) -> bytes | None:
         import obstore

@@ -177,3 +177,12 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     assert str(error.value) == (
         "the package obstore is not installed: s3a://bucket/job; hint: pip install 'wheel-udf[s3]'"
     )
+
+
+def test_folders_of_which_only_hadoops_empty_objects_are_left_are_not_there(folder: Folder) -> None:
+    # `forget` emptied a checkpoint and began it anew in the same place: these names counted as a foreign checkpoint.
+    for name in ("state/0/1", "acts/rows"):
+        folder.replace(name, b"")
+    folder.replace("offsets/0", b"v1")
+
+    assert folder.names() == ["offsets"]
