@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from wheel_udf.shard.chunk_files import CHUNKS_PROPERTY, LEAST_CHARACTERS, ChunkPlace
 from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.local_mode import executors_are_here
+from wheel_udf.spark.object_stores import is_in_object_store, options_of
 
 LEAST_SETTING = "spark.wheel_udf.chunkFileCharacters"
 """Setting of a session: the length from which on a chunk is in a file. Tests set it low."""
@@ -25,15 +26,17 @@ _RETAINED_BATCHES = "100"
 
 
 def chunk_place_of(spark: SparkSession, checkpoint: str) -> ChunkPlace | None:
-    """Where the chunks of a checkpoint are; None on a file system that is not local.
+    """Where the chunks of a checkpoint are; None on a file system that is neither local nor an object store.
 
-    Executors of a cluster may not reach the folder, so they write no chunks to it.
+    Executors of a cluster may not reach a local folder, so they write no chunks to it.
     """
-    folder = local_folder(checkpoint)
-    if folder is None:
-        return None
     retain = int(str(spark.conf.get(_RETAINED, _RETAINED_BATCHES)))
     least = int(str(spark.conf.get(LEAST_SETTING, str(LEAST_CHARACTERS))))
+    folder = local_folder(checkpoint)
+    if folder is None:
+        if not is_in_object_store(checkpoint):
+            return None
+        return ChunkPlace(checkpoint.rstrip("/"), retain, least, options_of(checkpoint))
     return ChunkPlace(str(Path(folder).absolute()), retain, least if executors_are_here(spark) else None)
 
 

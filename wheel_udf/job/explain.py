@@ -30,6 +30,7 @@ from wheel_udf.shard.id_index import INDEX_BYTES
 from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.state import LARGEST_STATE_BYTES
 from wheel_udf.spark.files import local_folder
+from wheel_udf.spark.object_stores import is_in_object_store
 
 _SAMPLE: Final = 4_096
 _BATCH_S: Final = 1.0
@@ -232,8 +233,8 @@ def _heartbeat_ms(config: AnyConfig) -> int:
 
 
 def _has_chunk_files(config: AnyConfig) -> bool:
-    """Whether long parts of the state are files, if the master is a local one."""
-    return local_folder(config.checkpoint) is not None
+    """Whether long parts of the state are files: in an object store, and on a local disk if the master is local."""
+    return local_folder(config.checkpoint) is not None or is_in_object_store(config.checkpoint)
 
 
 def _batch_s(config: AnyConfig, near: float) -> float:

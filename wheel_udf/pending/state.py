@@ -32,6 +32,7 @@ from wheel_udf.shard.shard_text import (
 from wheel_udf.spark.hadoop_files import state_location
 from wheel_udf.spark.queries import use_readable_state
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
+from wheel_udf.stream.worker import files_of
 
 _FEW_IDS: Final = 20
 """Up to this many ids, only their shards are decoded; more ids belong to most shards anyway."""
@@ -81,7 +82,7 @@ def from_state(
     def opened(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                files = place.of_shard(keys.index(key)) if place is not None else None
+                files = files_of(place, keys.index(key)) if place is not None else None
                 yield from of_text(text if files is None else whole_text(text, files)).to_batches()
 
     columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)

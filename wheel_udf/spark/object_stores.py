@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -125,8 +125,12 @@ def options_of(path: str) -> dict[str, str]:
     return store_options(path, lambda name: settings.get(f"spark.hadoop.{name}"))
 
 
-def object_folder(path: str) -> Folder:
+def object_folder(path: str, options: Mapping[str, str] | None = None) -> Folder:
     """The folder at a URI in an object store.
+
+    Args:
+        path: The URI.
+        options: Settings by :func:`options_of`, for a process without a session; None: look them up.
 
     Raises:
         ConfigError: The package ``obstore`` is not installed.
@@ -137,6 +141,8 @@ def object_folder(path: str) -> Folder:
     scheme, _, rest = path.partition("://")
     authority, _, key = rest.partition("/")
     root = f"{scheme}://{authority}"
+    if options is not None:
+        return folder_in(_store_with(root, tuple(sorted(options.items()))), key.strip("/"), root)
     session = _session()
     application = None if session is None else str(session.sparkContext.applicationId)
     return folder_in(_store(root, application), key.strip("/"), root)
@@ -163,9 +169,14 @@ def _session() -> SparkSession | None:
 
 @lru_cache(maxsize=32)
 def _store(root: str, _of_application: str | None) -> ObjectStore:
+    return _store_with(root, tuple(sorted(options_of(root).items())))
+
+
+@lru_cache(maxsize=32)
+def _store_with(root: str, given: tuple[tuple[str, str], ...]) -> ObjectStore:
     from obstore.store import from_url
 
-    options = options_of(root)
+    options = dict(given)
     allow_http = options.pop("aws_allow_http", os.environ.get("AWS_ALLOW_HTTP", "false")) == "true"
     times: Any = {**_TIMES, "allow_http": allow_http}
     config: Any = options
@@ -229,7 +240,7 @@ class _ObjectFolder:
         self._delete(below or [at])
 
     def remove_files(self, folder: str, names: Sequence[str]) -> None:
-        self._delete([self._at(f"{folder}/{name}") for name in names])
+        self._delete([self._at(f"{folder}/{name}".lstrip("/")) for name in names])
 
     def _delete(self, keys: list[str]) -> None:
         import obstore

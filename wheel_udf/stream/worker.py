@@ -37,6 +37,7 @@ from wheel_udf.shard.holdings import holdings_of
 from wheel_udf.shard.shard_text import external_names
 from wheel_udf.shard.state import BaseShardState
 from wheel_udf.spark.arrow_groups import ArrowColumn, take_arrow
+from wheel_udf.spark.object_stores import object_folder
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
 from wheel_udf.wheel.lateness import LatenessHistogram
@@ -317,7 +318,12 @@ def property_of_task(name: str) -> str | None:
 def chunk_files(shard: int) -> ChunkFiles | None:
     """The files of a shard's chunks in the running task; None if they are in the row of its state."""
     place = property_of_task(CHUNKS_PROPERTY)
-    return ChunkPlace.from_text(place).of_shard(shard, batch_of_task()[0]) if place else None
+    return files_of(ChunkPlace.from_text(place), shard, batch_of_task()[0]) if place else None
+
+
+def files_of(place: ChunkPlace, shard: int, batch: int = -1) -> ChunkFiles:
+    """The files of a shard's chunks on any executor."""
+    return place.of_shard(shard, batch, object_folder)
 
 
 def batch_of_task() -> tuple[int, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from obstore.store import LocalStore
 
 from tests.unit.checkpoint.damaged import flip, tear
 from wheel_udf.checkpoint.chunk_refs import ChunkRefs
@@ -18,6 +19,7 @@ from wheel_udf.common.errors import CheckpointError
 from wheel_udf.shard import chunk_files
 from wheel_udf.shard.chunk_files import ChunkFiles, ChunkPlace
 from wheel_udf.spark.files import open_folder
+from wheel_udf.spark.object_stores import folder_in
 
 RETAIN = 3
 OLDEST = RETAIN + 2
@@ -213,3 +215,92 @@ def test_every_state_that_spark_keeps_is_readable_over_kills_repeats_and_repairs
         len(names_in(folder) if folder.exists() else ())
         <= sum(len(names) for names in versions.values()) + 2 * 30
     )
+
+
+# ---- in an object store --------------------------------------------------------------------------
+
+
+class Requests:
+    """The files of a shard in an object store, with a list of what was asked of it."""
+
+    def __init__(self, place: Path) -> None:
+        place.mkdir(exist_ok=True)
+        self.files, self.asked = folder_in(LocalStore(place), "chunks/0", "s3a://bucket"), list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*arguments: Any) -> Any:
+            self.asked.append(name)
+            return getattr(self.files, name)(*arguments)
+
+        return ask
+
+
+def remote(tmp_path: Path, batch: int, machine: str = "one") -> ChunkFiles:
+    return ChunkFiles(tmp_path / machine, batch, RETAIN, 1, Requests(tmp_path / "store"))
+
+
+def test_a_file_is_written_to_the_store_and_read_on_the_same_machine_without_a_request(
+    tmp_path: Path,
+) -> None:
+    files = remote(tmp_path, 7)
+    name = files.keep("a text")
+    chunk_files.forget_files()
+    later = remote(tmp_path, 8)
+
+    assert later.open(name)[0:6] == "a text"
+    assert (files.remote.asked, later.remote.asked) == (["replace"], [])
+
+
+def test_another_machine_reads_a_file_from_the_store_once(tmp_path: Path) -> None:
+    name = remote(tmp_path, 7).keep("a text")
+    chunk_files.forget_files()
+    first, second = remote(tmp_path, 8, "two"), remote(tmp_path, 9, "two")
+
+    assert (first.open(name)[0:6], second.open(name)[2:6]) == ("a text", "text")
+    assert (first.remote.asked, second.remote.asked) == (["read"], [])
+
+
+@pytest.mark.parametrize("damage", [flip, tear, lambda place: place.write_bytes(b""), Path.unlink])
+def test_a_damaged_cache_is_read_again_from_the_store(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
+    name = remote(tmp_path, 7).keep("a text of some length")
+    damage(tmp_path / "one" / name)
+    chunk_files.forget_files()
+
+    assert remote(tmp_path, 8).open(name)[0:6] == "a text"
+
+
+def test_a_file_that_is_missing_or_damaged_in_the_store_is_named_with_its_uri(tmp_path: Path) -> None:
+    name = remote(tmp_path, 7).keep("a text of some length")
+    chunk_files.forget_files()
+    flip(tmp_path / "store" / "chunks" / "0" / name)
+    with pytest.raises(CheckpointError, match=f"damaged: s3a://bucket/chunks/0/{name}"):
+        remote(tmp_path, 8, "two").open(name)[0:1]
+    with pytest.raises(CheckpointError, match="missing: s3a://bucket/chunks/0/7-00"):
+        remote(tmp_path, 8, "two").open("7-00")[0:1]
+
+
+def test_in_the_store_files_and_notes_go_as_on_a_disk_and_the_cache_holds_the_present_ones(
+    tmp_path: Path,
+) -> None:
+    store, states = tmp_path / "store" / "chunks" / "0", [[]]  # type: Path, list[list[str]]
+    for batch in range(OLDEST + 3):
+        files = remote(tmp_path, batch)
+        states.append([files.keep(f"text {batch}")])
+        files.release_files(states[-2], states[-1])
+
+    assert names_in(tmp_path / "one") == states[-1]
+    assert [int(name.partition("-")[0]) for name in names_in(store)] == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(names_in(store / "refs"), key=int) == ["2", "3", "4", "5", "6", "7"]
+    assert files.remote.asked == ["replace", "replace", "remove_files", "remove_files"]
+
+
+def test_a_place_in_a_store_travels_with_its_settings(tmp_path: Path) -> None:
+    place = ChunkPlace("s3a://bucket/job", 100, 4_096, {"aws_region": "eu-central-1"})
+    opened: list[tuple[str, Any]] = []
+
+    again = ChunkPlace.from_text(place.to_text())
+    files = again.of_shard(3, 17, lambda *given: opened.append(given))  # type: ignore[arg-type, return-value]
+
+    assert again == place
+    assert opened == [("s3a://bucket/job/chunks/3", {"aws_region": "eu-central-1"})]
+    assert (files.folder.name, files.batch) == ("3", 17)
