@@ -22,20 +22,16 @@ that is killed leaves a checkpoint that is refused, or damaged as before, and th
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from wheel_udf.checkpoint.checksums import companions
 from wheel_udf.checkpoint.inspection import Inspection, Resume
 from wheel_udf.checkpoint.move_marks import IMPORTED
 from wheel_udf.checkpoint.spark_logs import RESTORE
 from wheel_udf.checkpoint.state_files import Finding
-from wheel_udf.common.errors import CheckpointError
-from wheel_udf.spark.files import local_folder, open_folder
+from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.folder import Folder
 
 
@@ -212,41 +208,27 @@ def _steps(found: Inspection, resume: Resume, evidence: Evidence, removed: Seque
         yield f"{which} planned anew: nothing was delivered of {'it' if len(anew) == 1 else 'them'}"
 
 
-def apply_repair(path: str, decision: Decision, aside: Path) -> int:
+def apply_repair(path: str, decision: Decision, aside: str) -> int:
     """Executes a decision. The caller holds the lease.
 
     Args:
-        path: The checkpoint folder, on the local file system.
+        path: The checkpoint folder.
         decision: Without refusals.
-        aside: A new folder; gets a copy of everything that is taken out or replaced.
+        aside: A new folder on the same file system; gets a copy of everything that is taken out or replaced.
 
     Returns:
         How many files were copied.
-
-    Raises:
-        CheckpointError: The checkpoint is not on the local file system.
     """
-    folder = local_folder(path)
-    if folder is None:
-        raise CheckpointError(
-            "only a checkpoint on the local file system is repaired",
-            field=path,
-            hint="see that no job runs, move the files that --dry-run names out of the checkpoint, "
-            "in this order, and start the job",
-        )
+    folder, copies = open_folder(path), open_folder(aside)
     replaced = ["metadata", ".metadata.crc"] if decision.new_id else []
-    names = [name for name in (*decision.remove, *replaced) if (folder / name).exists()]
+    names = []
+    for name in (*decision.remove, *replaced):
+        content = folder.read(name)
+        if content is not None:
+            copies.create(name, content)
+            names.append(name)
     for name in names:
-        _copy(folder / name, aside / name)
-    for name in names:
-        (folder / name).unlink()
+        folder.remove(name)
     if decision.new_id:
-        open_folder(path).replace("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
+        folder.replace("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
     return len(names)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)
-    with target.open("rb") as copied:
-        os.fsync(copied.fileno())

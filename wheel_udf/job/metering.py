@@ -36,8 +36,12 @@ def metering(config: AnyConfig, print_line: PrintLine) -> Iterator[Meter]:
         ConfigError: The port is in use, or the package for it is missing.
     """
     exporter = exporter_of(config.metrics)
-    meter = _meter_of(config, print_line)
-    with contextlib.nullcontext() if exporter is None else contextlib.closing(exporter):
+    log = BatchLog(config.checkpoint)
+    meter = _meter_of(config, log, print_line)
+    with (
+        contextlib.closing(log),
+        contextlib.nullcontext() if exporter is None else contextlib.closing(exporter),
+    ):
         if exporter is not None:
             exporter.serve(meter)
             print_line(f"metrics at {exporter.url}/metrics, health at {exporter.url}/healthz")
@@ -82,7 +86,7 @@ def check_port(config: AnyConfig) -> None:
         exporter.close()
 
 
-def _meter_of(config: AnyConfig, print_line: PrintLine) -> Meter:
+def _meter_of(config: AnyConfig, log: BatchLog, print_line: PrintLine) -> Meter:
     def say_line(line: Mapping[str, Any]) -> None:
         print_line(line_text(line))
 
@@ -90,5 +94,5 @@ def _meter_of(config: AnyConfig, print_line: PrintLine) -> Meter:
     return Meter(
         (config.name, config.kind, config.clock.kind, wheel_udf.__version__),
         unhealthy_after_ms=_DEFAULT_UNHEALTHY_AFTER_MS if settings is None else settings.unhealthy_after_ms,
-        sinks=[BatchLog(config.checkpoint).append, *([say_line] if config.log == "json" else [])],
+        sinks=[log.append, *([say_line] if config.log == "json" else [])],
     )

@@ -23,7 +23,6 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
@@ -227,8 +226,7 @@ def report_repair(parts: list[Part], print_line: PrintLine, *, dry_run: bool) ->
     stamp = instant_text_ms(wall_clock_ms()).replace(":", "-")
     for part in parts:
         if not part.decision.is_sound:
-            folder = local_folder(part.path)
-            aside = Path(f"{folder or part.path}-repaired-{stamp}")
+            aside = f"{local_folder(part.path) or part.path.rstrip('/')}-repaired-{stamp}"
             count = apply_repair(part.path, part.decision, aside)
             print_line(
                 f"repaired: start the job again. A copy of what was taken out ({count} files) is in {aside}"

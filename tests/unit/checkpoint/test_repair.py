@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from obstore.store import LocalStore
 
 from tests.unit.checkpoint.damaged import commit, flip, lose, plan, put, run, snapshot, state, tear
 from wheel_udf.checkpoint.checksums import crc32c, fault_of
@@ -15,6 +16,7 @@ from wheel_udf.checkpoint.spark_logs import require_sound_logs
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.shard.chunk_files import ChunkFiles
 from wheel_udf.spark.files import open_folder
+from wheel_udf.spark.object_stores import folder_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -187,7 +189,7 @@ def test_a_file_whose_checksum_is_damaged_is_taken_out_too_as_spark_refuses_it(t
     decision = decided(tmp_path, held=3)
     assert named(decision) == [(NEWEST_STATE, "it does not match its checksum")]
     assert decision.resume == Resume(3, repeats=True)
-    apply_repair(str(tmp_path), decision, tmp_path / "aside")
+    apply_repair(str(tmp_path), decision, str(tmp_path / "aside"))
     assert decided(tmp_path, held=3).is_sound
 
 
@@ -329,7 +331,7 @@ def test_the_id_of_the_query_is_made_anew(tmp_path: Path, damage: Callable[[Path
     damage(run(tmp_path, 3) / "metadata")
     decision = decided(tmp_path, held=3)
     assert [each.name for each in decision.damage] == ["metadata"]
-    apply_repair(str(tmp_path), decision, tmp_path / "aside")
+    apply_repair(str(tmp_path), decision, str(tmp_path / "aside"))
     assert decided(tmp_path, held=3).is_sound
     require_sound_logs(open_folder(str(tmp_path)))
 
@@ -382,7 +384,7 @@ def damaged(folder: Path) -> Path:
 def test_a_repair_takes_files_out_and_keeps_copies_of_them(tmp_path: Path) -> None:
     checkpoint = damaged(tmp_path)
     before, decision = content(checkpoint), decided(checkpoint, held=3)
-    count = apply_repair(str(checkpoint), decision, tmp_path / "aside")
+    count = apply_repair(str(checkpoint), decision, str(tmp_path / "aside"))
     assert content(tmp_path / "aside") == {name: before[name] for name in decision.remove}
     assert count == len(decision.remove) == 12
     assert content(checkpoint) == {name: kept for name, kept in before.items() if name not in decision.remove}
@@ -396,7 +398,7 @@ def test_a_repair_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path, don
     checkpoint = damaged(tmp_path)
     for name in decided(checkpoint, held=3).remove[:done]:
         (checkpoint / name).unlink()
-    apply_repair(str(checkpoint), decided(checkpoint, held=3), tmp_path / "aside")
+    apply_repair(str(checkpoint), decided(checkpoint, held=3), str(tmp_path / "aside"))
     after = decided(checkpoint, held=3)
     assert (after.is_sound, after.resume) == (True, Resume(3, repeats=True))
 
@@ -408,9 +410,20 @@ def test_a_decision_changes_nothing(tmp_path: Path) -> None:
     assert content(checkpoint) == before
 
 
-def test_a_checkpoint_on_another_file_system_is_not_changed(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="only a checkpoint on the local file system is repaired"):
-        apply_repair("hdfs://namenode/checkpoint", Decision(None), tmp_path)
+def test_a_checkpoint_in_a_bucket_is_repaired_likewise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = damaged(tmp_path)
+    before, decision = content(checkpoint), decided(checkpoint, held=3)
+    store = LocalStore(tmp_path)
+    monkeypatch.setattr(
+        "wheel_udf.spark.files.object_folder",
+        lambda path: folder_in(store, path.removeprefix("s3a://bucket/"), "s3a://bucket"),
+    )
+    count = apply_repair("s3a://bucket/checkpoint", decision, "s3a://bucket/aside")
+    assert count == len(decision.remove)
+    assert content(tmp_path / "aside") == {name: before[name] for name in decision.remove}
+    assert content(checkpoint) == {name: kept for name, kept in before.items() if name not in decision.remove}
 
 
 # --- starts ---------------------------------------------------------------------------------------

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from threading import Event
 
 import pytest
+from obstore.store import MemoryStore
 
 from wheel_udf.metrics.batch_log import BatchLog, read_batches
+from wheel_udf.spark.object_stores import folder_in
 
 HOUR, DAY = 3_600_000, 86_400_000
 T = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -36,7 +39,6 @@ def test_lines_come_back_in_their_order_from_an_instant_on(checkpoint: str) -> N
 
 def test_a_job_without_a_batch_log_has_no_lines(checkpoint: str) -> None:
     assert read_batches(checkpoint, 0) == []
-    assert read_batches("s3a://bucket/state", 0) == []
 
 
 def test_an_hour_has_a_file_and_so_has_each_start(checkpoint: str) -> None:
@@ -111,8 +113,65 @@ def test_a_log_that_cannot_be_written_is_reported_once_and_stops_nothing(
     assert line.startswith(f"the batch log {checkpoint}-batches cannot be written: ")
 
 
-def test_a_log_on_another_file_system_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    BatchLog("hdfs://host/state").append({"at_ms": T})
+class Bucket:
+    """A folder of an object store that tells when a file was written."""
 
-    assert list(tmp_path.iterdir()) == []
+    def __init__(self, store: MemoryStore, key: str) -> None:
+        self._folder, self.written = folder_in(store, key, "s3a://bucket"), Event()
+        self.names, self.read, self.remove_files = (
+            self._folder.names,
+            self._folder.read,
+            self._folder.remove_files,
+        )
+
+    def replace(self, name: str, content: bytes) -> None:
+        self._folder.replace(name, content)
+        self.written.set()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    made = Bucket(MemoryStore(), "state-batches")
+    places = {"s3a://bucket/state-batches": made}
+    monkeypatch.setattr("wheel_udf.spark.files.object_folder", places.__getitem__)
+    return made
+
+
+def test_in_a_bucket_the_lines_of_half_a_minute_are_written_together(bucket: Bucket) -> None:
+    log = BatchLog("s3a://bucket/state", write_after_s=3_600)
+    for batch in range(3):
+        log.append({"at_ms": T + batch, "batch_id": batch})
+    assert bucket.names() == []
+    log.close()
+    assert bucket.names() == [f"00{T}.jsonl"]
+    assert [line["batch_id"] for line in read_batches("s3a://bucket/state", T + 1)] == [1, 2]
+
+
+def test_in_a_bucket_a_line_is_written_without_another_batch(bucket: Bucket) -> None:
+    log = BatchLog("s3a://bucket/state/", write_after_s=0)
+    log.append({"at_ms": T})
+    assert bucket.written.wait(30)
+    assert read_batches("s3a://bucket/state", 0) == [{"at_ms": T}]
+
+
+def test_in_a_bucket_files_are_small_and_the_oldest_are_removed(bucket: Bucket) -> None:
+    log = BatchLog("s3a://bucket/state", write_after_s=3_600)
+    for batch in range(500):
+        log.append({"at_ms": T + batch, "batch_id": batch, "text": "x" * 50_000})
+    log.close()
+    assert 195 <= len(bucket.names()) <= 202
+    assert [line["batch_id"] for line in read_batches("s3a://bucket/state", T + 497)] == [497, 498, 499]
+
+
+def test_a_bucket_that_cannot_be_written_stops_nothing(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_name: str, _content: bytes) -> None:
+        raise PermissionError("access denied")
+
+    monkeypatch.setattr(bucket, "replace", refuse)
+    log = BatchLog("s3a://bucket/state", write_after_s=3_600)
+    with caplog.at_level(logging.WARNING):
+        log.append({"at_ms": T})
+        log.close()
+    assert caplog.messages == ["the batch log s3a://bucket/state-batches cannot be written: access denied"]
