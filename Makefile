@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-s3 bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -34,8 +34,8 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 # Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
-          tests/delta/delivery/test_hostile_names.py tests/kafka/punctual/test_punctual.py tests/spark/job/test_job.py tests/s3/test_jobs.py
-FAULTS := tests/faults tests/cluster
+          tests/delta/delivery/test_hostile_names.py tests/kafka/punctual/test_punctual.py tests/spark/job/test_job.py tests/s3/test_jobs_on_s3.py tests/hdfs
+FAULTS := tests/faults tests/cluster tests/s3/test_cluster.py tests/s3/test_frozen_driver.py
 PAGE   := tests/page
 UPGRADE := tests/upgrade
 
@@ -124,6 +124,9 @@ bench-page: $(STAMP) ## measure the page over millions of pending entries: first
 bench-start: $(STAMP) ## measure a start to its first delivery, and a kill -9 to the next delivery (ARGS='--beside TREE': of another tree, too)
 	@$(PY) -m tests.bench.start_run $(ARGS)
 
+bench-s3: $(STAMP) ## measure requests and seconds of jobs whose files are in a bucket, beside Spark's own query
+	@$(PY) -m tests.bench.s3_run $(ARGS)
+
 package: $(STAMP) ## build dist/: a Python wheel, and the same as wheel_udf.zip for the executors of a cluster
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@cp dist/wheel_udf-$$($(PY) -c 'import wheel_udf; print(wheel_udf.__version__)')-py3-none-any.whl dist/wheel_udf.zip
@@ -156,10 +159,10 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
 	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
-	$(PY) -m wheel_udf.spark.jars spark s3 database broker & jars=$$!; \
+	$(PY) -m wheel_udf.spark.jars spark s3 database broker hdfs & jars=$$!; \
 	$$pip --editable .[dev] || { echo "pip failed, trying again" >&2; $$pip --editable .[dev]; }; \
 	echo "3 of 4: Python packages are complete, waiting for the jars"; \
-	wait $$jars || $(PY) -m wheel_udf.spark.jars spark s3 database broker; \
+	wait $$jars || $(PY) -m wheel_udf.spark.jars spark s3 database broker hdfs; \
 	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
 	$(PY) -m wheel_udf.spark.fast_start; \
 	touch $@

@@ -8,11 +8,14 @@ import pytest
 
 from tests.s3 import server
 from wheel_udf.spark import jars
+from wheel_udf.spark.session import use_fast_checkpoint_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +38,15 @@ def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     configuration = hadoop_configuration(spark)
     for key, value in s3.settings.items():
         configuration.set(key, value)
+    manager = spark.conf.get(FILE_MANAGER, None)
+    spark.conf.unset(FILE_MANAGER)
+    use_fast_checkpoint_files(spark, "s3a://bucket")
     yield spark
     for key in s3.settings:
         configuration.unset(key)
+    spark.conf.unset(FILE_MANAGER)
+    if manager is not None:
+        spark.conf.set(FILE_MANAGER, manager)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.spark.places import place_of
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import append_once
@@ -69,7 +70,7 @@ class DeltaSink:
             place = place_of(self.path, destination)
         except SinkError as fault:
             return str(fault)
-        if destination is not None and tables.has_log(spark, self.path):
+        if destination is not None and place not in self._sound and tables.has_log(spark, self.path):
             return f"the folder of the tables, {self.path}, is a table itself"
         if not self._stands(spark, place):
             creates = self.create or destination is None
@@ -132,7 +133,12 @@ class DeltaSink:
 
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""
-        if not tables.has_log(spark, place):
+        if is_in_object_store(place):
+            # The log is read with fewer requests than Hadoop needs to see that a folder exists.
+            stands = tables.snapshot(place).version >= 0
+        else:
+            stands = tables.has_log(spark, place)
+            stands = stands and (place in self._sound or tables.snapshot(place).version >= 0)
+        if not stands:
             self._sound.pop(place, None)
-            return False
-        return place in self._sound or tables.snapshot(place).version >= 0
+        return stands

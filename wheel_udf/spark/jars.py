@@ -6,11 +6,12 @@ is set.
 
 ::
 
-    python -m wheel_udf.spark.jars spark s3 database broker  as make setup runs it
+    python -m wheel_udf.spark.jars spark s3 database broker hdfs    as make setup runs it
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.spark.session
     <environment>/jars/s3/*.jar        likewise, if they are there; no start downloads them
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
+    <environment>/jars/hdfs/*.jar      an HDFS for tests, likewise
 
 ``conf/ivy.xml`` pins the jars of each configuration, for the Ivy that pyspark contains; those for Spark and S3 are the
 ones of the installed version. A folder of jars is complete or
@@ -37,7 +38,7 @@ from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.spark.java import check_java, find_java
 from wheel_udf.spark.versions import TESTED, minor_version, pyspark_folder
 
-CONFIGURATIONS: Final = ("spark", "s3", "database", "broker")
+CONFIGURATIONS: Final = ("spark", "s3", "database", "broker", "hdfs")
 """What can be asked for."""
 _OF_EACH_SPARK: Final = ("spark", "s3")
 """In ``conf/ivy.xml`` these are a configuration for each version of Spark."""

@@ -7,6 +7,8 @@ the Parquet files themselves have in their footers::
     {"path": "rows-6f1c.../level=0/slot=181/part-00000-....parquet", "partitionValues": {"level": "0", "slot": "181"},
      "size": 4711, "stats": "{\"numRecords\": 100, \"minValues\": {\"seq\": 1}, ...}", ...}
 
+In an object store Spark's Python workers write them instead (:mod:`wheel_udf.tables.object_files`).
+
 A killed write leaves files that a VACUUM of the table deletes.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -25,12 +27,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.jvm import hadoop_configuration, java_class
+from wheel_udf.tables import object_files
+from wheel_udf.tables.object_files import WrittenFile
 from wheel_udf.tables.table_state import TableState
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _LONGEST_TEXT: Final = 200  # characters; Delta cuts texts in statistics, and may leave them out
 _FOOTER: Final = 65_536  # bytes
+_CODEC: Final = "spark.sql.parquet.compression.codec"
 _NO_MARKER: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
@@ -49,14 +54,17 @@ def write_files(
         The fields of an ``add`` action for each file that has rows.
     """
     name = f"rows-{uuid.uuid4().hex}"
-    writer = frame.write.options(**_NO_MARKER, **options)
-    partitioned_by = state.partition_columns()
-    (writer.partitionBy(*partitioned_by) if partitioned_by else writer).parquet(f"{place}/{name}")
-    columns = _with_statistics(state)
-    local = _local_files(place, name)
-    files = _hadoop_files(frame.sparkSession, place, name) if local is None else local
-    added = (_addition(*file, partitioned_by, columns) for file in files)
-    return [file for file, rows in added if rows]
+    partitioned_by, columns = state.partition_columns(), _with_statistics(state)
+    codec = options.get("compression") or str(frame.sparkSession.conf.get(_CODEC))
+    if object_files.can_write(frame, place, partitioned_by, codec):
+        files: Iterable[WrittenFile] = object_files.write(frame, place, name, partitioned_by, codec)
+    else:
+        writer = frame.write.options(**_NO_MARKER, **options)
+        (writer.partitionBy(*partitioned_by) if partitioned_by else writer).parquet(f"{place}/{name}")
+        local = _local_files(place, name)
+        found = _hadoop_files(frame.sparkSession, place, name) if local is None else local
+        files = (_of_spark(file, partitioned_by) for file in found)
+    return [_addition(file, columns) for file in files if file.footer.num_rows]
 
 
 def path_of(place: str, path: str) -> str:
@@ -64,26 +72,16 @@ def path_of(place: str, path: str) -> str:
     return f"{place}/{unquote(path)}"
 
 
-def _addition(
-    name: str,
-    size: int,
-    modified_ms: int,
-    footer: pq.FileMetaData,
-    partitioned_by: Sequence[str],
-    columns: Collection[str],
-) -> tuple[dict[str, Any], int]:
-    """The fields of an addition, and how many rows it has."""
-    folders = (folder.partition("=") for folder in name.split("/")[1:-1])
-    values = {column: None if value == _NO_VALUE else unquote(value) for column, _, value in folders}
-    fields = {
-        "path": quote(name, safe="/="),
-        "partitionValues": {column: values[column] for column in partitioned_by},
-        "size": size,
-        "modificationTime": modified_ms,
+def _addition(file: WrittenFile, columns: Collection[str]) -> dict[str, Any]:
+    """The fields of an addition."""
+    return {
+        "path": quote(file.path, safe="/="),
+        "partitionValues": dict(file.partition),
+        "size": file.size,
+        "modificationTime": file.modified_ms,
         "dataChange": True,
-        "stats": json.dumps(_statistics(footer, columns)),
+        "stats": json.dumps(_statistics(file.footer, columns)),
     }
-    return fields, footer.num_rows
 
 
 def _with_statistics(state: TableState) -> frozenset[str]:
@@ -134,7 +132,15 @@ def _as_json(value: Any, *, up: bool) -> Any:
 
 
 _File = tuple[str, int, int, pq.FileMetaData]
-"""A data file: path below the table, size, time of its last change (epoch ms), footer."""
+"""A file of Spark's writer: path below the table, size, time of its last change (epoch ms), footer."""
+
+
+def _of_spark(file: _File, partitioned_by: Sequence[str]) -> WrittenFile:
+    path, size, modified_ms, footer = file
+    folders = (folder.partition("=") for folder in path.split("/")[1:-1])
+    values = {column: None if value == _NO_VALUE else unquote(value) for column, _, value in folders}
+    partition = {column: values[column] for column in partitioned_by}
+    return WrittenFile(path, size, modified_ms, partition, footer)
 
 
 def _local_files(place: str, name: str) -> list[_File] | None:

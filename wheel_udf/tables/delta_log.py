@@ -211,7 +211,8 @@ def _read(log: Folder, version: int | None = None) -> _Known | None:
     """A version of a table from its last checkpoint on; None if there is none."""
     start, rows = _checkpoint(log, ("protocol", "metaData", "txn"), version)
     state = _changed(TableState(start), start, rows)
-    return _replayed(log, _Known(state, log.read(_name_of(start)) or b""), version)
+    newest = log.read(_name_of(start)) if start >= 0 else None
+    return _replayed(log, _Known(state, newest or b""), version)
 
 
 def _replayed(log: Folder, known: _Known, version: int | None) -> _Known | None:
