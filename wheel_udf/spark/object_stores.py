@@ -13,8 +13,8 @@ Settings, each from the first place that has it::
 (``storage_options``).
 
 Caveats: the settings of a bucket are read once for a session. A file is one request of at most 10 s, a few times; the
-profile files of the AWS command line and Hadoop's providers of credentials are not read. The markers that Hadoop makes
-for empty folders stay when a folder is removed.
+profile files of the AWS command line and Hadoop's providers of credentials are not read. Without a session the markers
+that Hadoop makes for empty folders stay when a folder is removed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 
@@ -133,6 +134,7 @@ def object_folder(path: str, options: Mapping[str, str] | None = None) -> Folder
         options: Settings by :func:`options_of`, for a process without a session; None: look them up.
 
     Raises:
+        CheckpointError: Its settings are those of a Spark session, and none is running.
         ConfigError: The package ``obstore`` is not installed.
     """
     missing = missing_package("obstore", "s3", path)
@@ -144,6 +146,8 @@ def object_folder(path: str, options: Mapping[str, str] | None = None) -> Folder
     if options is not None:
         return folder_in(_store_with(root, tuple(sorted(options.items()))), key.strip("/"), root)
     session = _session()
+    if session is None and not knows_settings():
+        raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=path)
     application = None if session is None else str(session.sparkContext.applicationId)
     return folder_in(_store(root, application), key.strip("/"), root)
 
@@ -181,6 +185,25 @@ def _store_with(root: str, given: tuple[tuple[str, str], ...]) -> ObjectStore:
     times: Any = {**_TIMES, "allow_http": allow_http}
     config: Any = options
     return from_url(root, config=config, client_options=times, retry_config=_TRIES)
+
+
+def _remove_markers(session: SparkSession, folder: str) -> None:
+    """Removes what is left of a folder without files: empty objects that Hadoop has put where it made folders, and what
+    some servers keep of them. Their names end with a slash: `obstore` has no such names.
+    """
+    from wheel_udf.spark.jvm import hadoop_configuration, java_class
+
+    place = java_class(session, "org.apache.hadoop.fs.Path")(folder)
+    system = place.getFileSystem(hadoop_configuration(session))
+
+    def remove(at: Any) -> None:
+        for status in system.listStatus(at):
+            if status.isDirectory():
+                remove(status.getPath())
+        system.delete(at, True)  # noqa: FBT003  # py4j has no keywords
+
+    if system.exists(place):
+        remove(place)
 
 
 class _ObjectFolder:
@@ -238,6 +261,9 @@ class _ObjectFolder:
         at = self._at(name)
         below = [each["path"] for chunk in obstore.list(self._store, at) for each in chunk]
         self._delete(below or [at])
+        session = _session()
+        if session is not None:
+            _remove_markers(session, self.name(name))
 
     def remove_files(self, folder: str, names: Sequence[str]) -> None:
         self._delete([self._at(f"{folder}/{name}".lstrip("/")) for name in names])

@@ -110,6 +110,15 @@ def test_with_the_processing_clock_the_past_is_that_of_the_wall_clock(program: P
     assert program.errors == []
 
 
+def test_under_spark_submit_a_checkpoint_in_a_bucket_is_not_looked_at_before_spark_runs(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    settings = ("--config", str(program.file), "--set", "checkpoint=s3a://bucket/checkpoint")
+    assert program("run", *settings, "--set", "clock={kind: event}", "--until", "1970-01-02") == 0
+    assert program.errors == []
+
+
 def test_with_the_event_clock_the_past_is_behind_the_watermark_of_the_checkpoint(
     program: Program, tmp_path: Path
 ) -> None:
