@@ -30,6 +30,25 @@ trigger: available-now
 """
 
 
+def zip_of_project(folder: Path) -> Path:
+    """The code as it is shipped to executors."""
+    built = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
+    subprocess.run(built, check=True)
+    (wheel,) = folder.glob("*.whl")
+    shutil.copy(wheel, folder / "wheel_udf.zip")
+    return folder / "wheel_udf.zip"
+
+
 def _submit(cluster: Cluster, folder: Path) -> subprocess.Popen[str]:
     """The command of the README, with this machine's paths; its settings file has to travel by name, since the code is
     a zip.
@@ -67,20 +86,7 @@ def test_the_same_job_runs_on_a_cluster_and_survives_the_death_of_an_executor(tm
     commands = files(seed=1, count=FILES)
     add_files(tmp_path / "in", *commands)
     (tmp_path / "job.yml").write_text(CONFIG.replace("FOLDER", str(tmp_path)))
-    built = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(tmp_path),
-        str(ROOT),
-    ]
-    subprocess.run(built, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    shutil.copy(wheel, tmp_path / "wheel_udf.zip")
+    zip_of_project(tmp_path)
     with Cluster(tmp_path / "cluster") as cluster:
         with _submit(cluster, tmp_path) as job:
             assert job.stdout is not None

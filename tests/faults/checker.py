@@ -42,12 +42,16 @@ def texts_of(report: ledger.Report) -> list[str]:
 
 def watch_faults_of(folder: Path, watched: Watched) -> list[str]:
     """What is wrong with the outcomes of a purgatory; empty when nothing is."""
-    rows = ledger.read_delta(folder / "tables").to_pylist()
+    rejects = ledger.read_delta(folder / "rejects").num_rows
+    return watch_faults(ledger.read_delta(folder / "tables").to_pylist(), rejects, watched)
+
+
+def watch_faults(rows: list[dict[str, Any]], rejects: int, watched: Watched) -> list[str]:
+    """What is wrong with the rows of a purgatory and the number of its rejects."""
     found = Counter((row["op_id"], row["outcome"], row["table"]) for row in rows)
     faults = [f"twice: {row}" for row, count in sorted(found.items()) if count > 1]
     faults += [f"missing: {row}" for row in sorted(watched.expected - found.keys())]
     faults += [f"not expected: {row}" for row in sorted(found.keys() - watched.expected)]
-    rejected = ledger.read_delta(folder / "rejects").num_rows
-    if rejected != len(watched.pairs):
-        faults.append(f"rejects: {rejected} instead of {len(watched.pairs)}")
+    if rejects != len(watched.pairs):
+        faults.append(f"rejects: {rejects} instead of {len(watched.pairs)}")
     return faults

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from tests.cluster.standalone import on_own_machine
 from tests.faults.trap import end_session, members, send
 from tests.settings import INTERPRETED, SMALL
 from wheel_udf.testing.broker import kill_after_us
@@ -63,6 +64,7 @@ class JobProcess:
         config: The job, as the YAML file would have it.
         environment: What is added to that of this process.
         settings: What is added to Spark's settings.
+        own_machine: It has process ids of its own, as on another machine.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class JobProcess:
         *,
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
+        own_machine: bool = False,
     ) -> None:
-        self._folder, self._lines = folder, list[str]()
+        self._folder, self._lines, self._own_machine = folder, list[str](), own_machine
         self._news = threading.Condition()
         (folder / "job.yml").write_text(yaml.safe_dump(dict(config)))
         conf = folder / "conf"
@@ -87,8 +90,9 @@ class JobProcess:
 
     def __enter__(self) -> Self:
         with (self._folder / "log").open("ab") as log:
+            command = [sys.executable, "-m", "wheel_udf", "run", "--config", str(self._folder / "job.yml")]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "wheel_udf", "run", "--config", str(self._folder / "job.yml")],
+                on_own_machine(command, [], own_processes=True) if self._own_machine else command,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -231,7 +235,10 @@ class JobProcess:
 
     def end(self) -> int:
         """Asks it to end, with SIGTERM; returns its exit code."""
-        self._process.terminate()
+        asked = self._process.pid
+        if self._own_machine:  # `unshare` hands no signals on
+            asked = int(Path(f"/proc/{asked}/task/{asked}/children").read_text())
+        os.kill(asked, signal.SIGTERM)
         return self.wait_for_end()
 
 

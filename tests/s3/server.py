@@ -77,10 +77,11 @@ class Server:
         names = [(entry["FullPath"].rsplit("/", 1)[1], entry["Mode"] >> 31 & 1) for entry in entries]
         return [f"{name}/" if is_folder else name for name, is_folder in names]
 
-    def put(self, name: str, content: str) -> None:
+    def put(self, name: str, content: str | bytes) -> None:
         """Writes a file into the bucket."""
+        data = content.encode() if isinstance(content, str) else content
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.filer}/buckets/{BUCKET}/{name}", data=content.encode(), method="PUT"
+            f"http://127.0.0.1:{self.filer}/buckets/{BUCKET}/{name}", data=data, method="PUT"
         )
         urllib.request.urlopen(request, timeout=10).close()
 
