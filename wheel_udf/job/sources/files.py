@@ -75,7 +75,7 @@ def _json_lines(spark: SparkSession, source: FileSourceConfig, options: dict[str
     files = _files(spark, source, options, None)
     partitions = [name for name in files.columns if name != _LINE]
     lines = files.select(
-        F.ltrim(_LINE, F.lit("\ufeff")).alias(_LINE),  # a byte order mark begins some files
+        F.expr(f"trim(LEADING '\ufeff' FROM {_LINE})").alias(_LINE),  # a byte order mark begins some files
         F.col("_metadata.file_path").alias(COORDINATES),
         F.col("_metadata.file_modification_time").alias("_modified"),
         *(F.col(f"`{name}`") for name in partitions),
