@@ -76,7 +76,8 @@ class PageServer:
         wake.pull_trigger(self._leave)  # in the thread of the server
         self._thread.join()
         # Only now: the end of a request wakes the thread, too. It may then leave before `pull_trigger` writes to its
-        # pipe, which has to be open.
+        # pipe, here or in a thread that still answers a request; the pipe has to be open.
+        self._server.task_dispatcher.shutdown(cancel_pending=False)
         for each in self._left:
             each.close()
         self.reader.join()

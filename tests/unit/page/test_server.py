@@ -6,12 +6,15 @@ import logging
 import socket
 from errno import ETIMEDOUT
 from http.client import HTTPConnection, RemoteDisconnected
+from queue import Queue
+from threading import Event, current_thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 from waitress.channel import HTTPChannel
+from waitress.task import ThreadedTaskDispatcher
 from waitress.trigger import trigger
 
 from wheel_udf.page import server as server_module
@@ -78,3 +81,43 @@ def test_a_page_ends_when_a_request_wakes_its_thread_first(
     with page:
         monkeypatch.setattr(trigger, "_physical_pull", pull_after_a_request)
     assert not is_open(page)
+
+
+def test_a_page_waits_for_the_thread_that_answers_a_request_before_it_closes_its_pipe(
+    page: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # answering   has answered ......................................... writes to the pipe
+    # caller                    ends the page's thread, waits or closes
+    pull, close, shutdown = trigger._physical_pull, trigger.close, ThreadedTaskDispatcher.shutdown
+    answered, may_write, faults = Event(), Event(), Queue[OSError | None]()
+
+    def pull_late(self: Any) -> None:
+        if not current_thread().name.startswith("waitress"):
+            pull(self)
+            return
+        answered.set()
+        assert may_write.wait(60)
+        try:
+            pull(self)
+        except OSError as fault:
+            faults.put(fault)
+        else:
+            faults.put(None)
+
+    def close_first(self: Any) -> None:
+        close(self)
+        may_write.set()
+
+    def wait_for_it(self: Any, *, cancel_pending: bool) -> bool:
+        may_write.set()
+        return bool(shutdown(self, cancel_pending))
+
+    monkeypatch.setattr(trigger, "_physical_pull", pull_late)
+    monkeypatch.setattr(trigger, "close", close_first)
+    monkeypatch.setattr(ThreadedTaskDispatcher, "shutdown", wait_for_it)
+    connection = HTTPConnection(urlsplit(page.url).netloc, timeout=60)
+    with page:
+        connection.request("GET", "/sign-in")
+        assert answered.wait(60)
+    assert faults.get(timeout=60) is None
+    connection.close()
