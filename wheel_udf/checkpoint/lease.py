@@ -35,7 +35,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -50,10 +50,12 @@ from wheel_udf.checkpoint.lease_records import (
     renew_every_ms,
 )
 from wheel_udf.common.errors import LeaseError
+from wheel_udf.common.secrets import in_short
 from wheel_udf.control.wall import boot_ms
-from wheel_udf.spark.files import local_folder, needs_session, open_folder
+from wheel_udf.spark.files import local_folder, open_folder, waits_for_session
 
 LEASE_FILE: Final = "wheel.lease"
+_LEAST_REQUEST_S: Final = 0.5
 _seen: dict[str, tuple[int, bytes, int]] = {}
 _log = logging.getLogger(__name__)
 
@@ -152,20 +154,24 @@ class RenewedLock:
             return
         self._ends.set()
         atexit.unregister(self.give_back)
-        try:
-            with self._renewing:
-                records.release()
-        except Exception as fault:  # noqa: BLE001  # of the file system, of any class
-            _log.warning("the lease %s could not be given back: %s", self.place, fault)
+        for tries_left in (2, 1, 0):
+            try:
+                with self._renewing:
+                    records.release()
+            except Exception as fault:  # noqa: BLE001  # of the file system, of any class
+                if not tries_left:
+                    _log.warning("the lease %s could not be given back: %s", self.place, in_short(fault))
+            else:
+                return
 
     def withdraw(self) -> None:
         """As :meth:`give_back`: the last record has to stay."""
         self.give_back()
 
     def _contender(self) -> LeaseRecords:
-        return LeaseRecords(
-            open_folder(self.path), LEASE_FILE, Holder.of_this_process(self.timeout_ms), boot_ms, _seen
-        )
+        # A request that hangs must leave time for another one before the lease is lost.
+        files = open_folder(self.path, request_s=max(_LEAST_REQUEST_S, self.timeout_ms / 12_000))
+        return LeaseRecords(files, LEASE_FILE, Holder.of_this_process(self.timeout_ms), boot_ms, _seen)
 
     def _renew(self, records: LeaseRecords, ends: threading.Event) -> None:
         every_s, again_s = renew_every_ms(self.timeout_ms) / 1000, self.timeout_ms / 12_000
@@ -183,7 +189,7 @@ class RenewedLock:
                         call()
                 return
             except Exception as fault:  # noqa: BLE001  # of the file system, of any class: it is tried again
-                _log.warning("the lease %s could not be renewed: %s", self.place, fault)
+                _log.warning("the lease %s could not be renewed: %s", self.place, in_short(fault))
                 wait_s = again_s
 
 
@@ -303,6 +309,12 @@ class Lease:
         self.close()
 
 
+def check_all(leases: Iterable[Lease]) -> None:
+    """Asks each lease: see :meth:`Lease.check`."""
+    for lease in leases:
+        lease.check()
+
+
 class _Loan(Lease):
     """The lease of a run, lent to one query at a time."""
 
@@ -370,17 +382,20 @@ class Leases:
         return self
 
     def take(self) -> None:
-        """Takes the leases that it does not hold yet, except those of folders that only a running Spark can open.
+        """Takes the leases that it does not hold yet, except those of folders that only a running Spark can open, while
+        none runs.
 
         Raises:
             LeaseError: Another process holds one; none is kept.
         """
         now = [
-            lease for path, (lease, _) in self._held.items() if not lease.is_held and not needs_session(path)
+            lease
+            for path, (lease, _) in self._held.items()
+            if not lease.is_held and not waits_for_session(path)
         ]
         if not now:
             return
-        later = [Lease(path, self._timeout_ms) for path in self._later if not needs_session(path)]
+        later = [Lease(path, self._timeout_ms) for path in self._later if not waits_for_session(path)]
         try:
             # A run that was killed has left all its leases: they are watched at the same time.
             for lease in [*later, *now][1:]:

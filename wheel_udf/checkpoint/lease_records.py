@@ -12,7 +12,7 @@ its record finds that there is a newer one. Every eighth renewal also lists the 
 
 With a timeout of 30 s, and each process by its own clock, which counts suspended time::
 
-    holder      renews every 10 s; may write until 22.5 s after it began the last renewal that has succeeded
+    holder      renews every 10 s; may write until 22.5 s after it first tried the last renewal that has succeeded
     contender   sees record 57, and takes number 58 when it is still the newest 27.5 s later
 
 Nobody compares clocks of two machines. A contender that sees another record within that time is refused: the holder
@@ -173,6 +173,8 @@ class LeaseRecords:
     """The holder that the last look has found, if it is not known whether it lives."""
     _renewed_ms: int = 0
     _lost: str | None = None
+    _tried: tuple[int, int] = (-1, 0)
+    """The number of the last renewal, and when it was tried first."""
     _began: tuple[int, int] | None = None
     """The newest record at this contender's first look, and when that was."""
 
@@ -250,7 +252,12 @@ class LeaseRecords:
         """
         self.check()
         assert self.number is not None, "a lease that is held"
-        number, began_ms = self.number + 1, self.clock_ms()
+        number = self.number + 1
+        # From its first try on: others may have seen the record of a put whose answer was lost.
+        tried, began_ms = self._tried
+        if tried != number:
+            began_ms = self.clock_ms()
+            self._tried = number, began_ms
         if not self._create(number):
             self._lose(number)
         self.check()  # one that took longer may have come after a takeover, whose first records are removed

@@ -15,6 +15,7 @@ import would begin with a part of the entries.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -50,7 +51,9 @@ def mark_exported(path: str, export_id: str, place: str) -> None:
     open_folder(path).replace(EXPORTED, json_bytes(asdict(Mark(export_id, place))))
 
 
-def empty_for_import(path: str, export_id: str, place: str) -> None:
+def empty_for_import(
+    path: str, export_id: str, place: str, require_leases: Callable[[], None] = lambda: None
+) -> None:
     """Empties an exported checkpoint, so that the export can be imported into the same place. A start is refused all
     the time.
 
@@ -60,12 +63,15 @@ def empty_for_import(path: str, export_id: str, place: str) -> None:
         path: The checkpoint.
         export_id: The export, which is complete.
         place: Where it is.
+        require_leases: Raises a LeaseError if the lease is lost; called before each change.
     """
+    require_leases()
     mark_exported(path, export_id, place)
     mark_import(path, export_id, place, done=False)
     files = open_folder(path)
     for name in files.names():
         if not any(kept in name for kept in (LEASE_FILE, EXPORTED, IMPORTED)):
+            require_leases()
             files.remove(name)
     files.remove(EXPORTED)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wheel_udf.checkpoint.checksums import companions
@@ -208,13 +208,16 @@ def _steps(found: Inspection, resume: Resume, evidence: Evidence, removed: Seque
         yield f"{which} planned anew: nothing was delivered of {'it' if len(anew) == 1 else 'them'}"
 
 
-def apply_repair(path: str, decision: Decision, aside: str) -> int:
+def apply_repair(
+    path: str, decision: Decision, aside: str, require_lease: Callable[[], None] = lambda: None
+) -> int:
     """Executes a decision. The caller holds the lease.
 
     Args:
         path: The checkpoint folder.
         decision: Without refusals.
         aside: A new folder on the same file system; gets a copy of everything that is taken out or replaced.
+        require_lease: Raises a LeaseError if the lease is lost; called before each change.
 
     Returns:
         How many files were copied.
@@ -228,7 +231,9 @@ def apply_repair(path: str, decision: Decision, aside: str) -> int:
             copies.create(name, content)
             names.append(name)
     for name in names:
+        require_lease()
         folder.remove(name)
     if decision.new_id:
+        require_lease()
         folder.replace("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
     return len(names)

@@ -213,6 +213,7 @@ class _Delivery:
             batch_id=batch_id,
             shape=shape_of(self.facts),
             not_sent=not_sent,
+            require_lease=self.require_lease,
         )
 
     def _held_input(self, statuses: list[ShardStatus], batch_id: int) -> bool:

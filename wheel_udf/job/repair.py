@@ -20,14 +20,15 @@ is.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.inspection import Inspection
-from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.lease import Lease, check_all
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
 from wheel_udf.checkpoint.repair import Decision, Evidence, apply_repair, decide_repair
 from wheel_udf.checkpoint.spark_logs import last_committed, last_planned
@@ -79,18 +80,19 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         CheckpointError: There is no checkpoint, or its identity is damaged.
     """
     paths = _paths(config)
-    with session(config.name, config.checkpoint), ExitStack() as leases:
+    with session(config.name, config.checkpoint), ExitStack() as stack:
+        held: list[Lease] = []
         of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
         for lease in [*of_store, *map(Lease, paths)]:
             if asked.dry_run:
                 lease.require_free()
             else:
-                leases.enter_context(lease)
+                held.append(stack.enter_context(lease))
         parts = [_part(config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
                 print_line(line)
-        return report_repair(parts, print_line, dry_run=asked.dry_run)
+        return report_repair(parts, print_line, partial(check_all, held), dry_run=asked.dry_run)
 
 
 def _paths(config: AnyConfig) -> list[str]:
@@ -211,7 +213,9 @@ def _batches(found: Inspection) -> str:
     return f"batch {first} is the newest planned one, {second} the newest committed one"
 
 
-def report_repair(parts: list[Part], print_line: PrintLine, *, dry_run: bool) -> int:
+def report_repair(
+    parts: list[Part], print_line: PrintLine, require_leases: Callable[[], None], *, dry_run: bool
+) -> int:
     """Prints what was done or would be, and returns the exit code."""
     decisions = [part.decision for part in parts]
     if any(each.refusals for each in decisions):
@@ -227,7 +231,7 @@ def report_repair(parts: list[Part], print_line: PrintLine, *, dry_run: bool) ->
     for part in parts:
         if not part.decision.is_sound:
             aside = f"{local_folder(part.path) or part.path.rstrip('/')}-repaired-{stamp}"
-            count = apply_repair(part.path, part.decision, aside)
+            count = apply_repair(part.path, part.decision, aside, require_leases)
             print_line(
                 f"repaired: start the job again. A copy of what was taken out ({count} files) is in {aside}"
             )

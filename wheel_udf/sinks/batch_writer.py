@@ -30,7 +30,7 @@ from typing import Final
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from wheel_udf.common.errors import SinkError
+from wheel_udf.common.errors import LeaseError, SinkError
 from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
     FIRED,
@@ -62,6 +62,7 @@ class _Batch:
     shape: Shape
     app_id: str
     batch_id: int
+    require_lease: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     largest_to: Mapping[str, int] | None = None,
     shape: Shape = FIRED,
     not_sent: Sequence[LeftOut] = (),
+    require_lease: Callable[[], None] = lambda: None,
 ) -> int:
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
 
@@ -106,6 +108,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         largest_to: As in :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
         shape: The shape of the fired rows.
         not_sent: Rows that were to be handed to the sender of the query and cannot be sent, without `reasons`.
+        require_lease: Called before each write.
 
     Returns:
         The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
@@ -117,7 +120,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     unsent = sum(left.row_count for left in not_sent)
     if not waiting and not rejected and not unsent:
         return 0
-    batch = _Batch(shape, app_id, batch_id)
+    batch = _Batch(shape, app_id, batch_id, require_lease)
     spark = fired_rows.sparkSession
     sinks = {name: destinations.resolve(name) for name in waiting}
     checked = {name: _refusal(spark, sink, name, batch) for name, sink in sinks.items()}
@@ -136,7 +139,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
             for left in (LeftOut.whole(fired, reasons, waiting), *left_out):
                 if left.rows is not None:
                     rows = rows.unionByName(_undeliverable(left.rows, shape))
-            _write_rejects(rows, rejects, series, batch_id)
+            _write_rejects(rows, rejects, series, batch)
     return refused + sum(waiting[name] for name in reasons)
 
 
@@ -171,8 +174,13 @@ def _tasks(
         tasks.append(_Task([name], partial(_write_table, sink, rows, name, batch)))
     for joint_sink, rows_to in joint.items():
         run = partial(joint_sink.write_all, fired, rows_to, largest_to=largest_to, shape=batch.shape)
-        tasks.append(_Task(list(rows_to), run, is_joint=True))
+        tasks.append(_Task(list(rows_to), partial(_after_check, batch, run), is_joint=True))
     return tasks
+
+
+def _after_check(batch: _Batch, run: Callable[[], LeftOut]) -> LeftOut:
+    batch.require_lease()
+    return run()
 
 
 def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
@@ -184,6 +192,7 @@ def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, batch: _Batch) -> LeftOut:
     """Writes the rows; reports them as left out if the destination has become unwritable since the check."""
+    batch.require_lease()
     try:
         sink.write(rows, name, app_id=batch.app_id, batch_id=batch.batch_id, shape=batch.shape)
     except Exception:
@@ -199,6 +208,7 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
 
     Raises:
         SinkError: Some failed; all were tried.
+        LeaseError: The lease was lost before one.
     """
     if not tasks:
         return []
@@ -214,6 +224,8 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
                 done.append(future.result())
             except Exception as fault:  # noqa: BLE001  # raised below together with the errors of the other writes
                 faults.append((task, fault))
+    if lost := next((fault for _, fault in faults if isinstance(fault, LeaseError)), None):
+        raise lost
     if faults:
         failed, names = (sum(len(task.names) for task in some) for some in ([t for t, _ in faults], tasks))
         causes = "; ".join(f"{_named(task.names)}: {_in_short(fault)}" for task, fault in faults)
@@ -242,17 +254,18 @@ def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
     return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in REJECT_COLUMNS))
 
 
-def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch_id: int) -> None:
+def _write_rejects(rows: DataFrame, rejects: Sink, app_id: str, batch: _Batch) -> None:
     reason = rejects.missing_reason(rows.sparkSession, None)
     if reason is not None:
         raise SinkError(
             f"the rejects cannot be written: {reason}", field="rejects", hint="use a path or topic of its own"
         )
+    batch.require_lease()
     ordered = rows.coalesce(1).sortWithinPartitions("rejected_at", "schedule_id", "seq")
     try:
-        rejects.write(ordered, None, app_id=app_id, batch_id=batch_id)
+        rejects.write(ordered, None, app_id=app_id, batch_id=batch.batch_id)
     except Exception as fault:
-        what = f"the rejects of batch {batch_id} could not be written ({_in_short(fault)})"
+        what = f"the rejects of batch {batch.batch_id} could not be written ({_in_short(fault)})"
         raise SinkError(what, field="rejects") from fault
 
 

@@ -127,8 +127,12 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def open_folder(path: str) -> Folder:
+def open_folder(path: str, *, request_s: float | None = None) -> Folder:
     """The folder at a path or URI; it need not exist yet.
+
+    Args:
+        path: The path or URI.
+        request_s: How long a request to an object store may take; None: as long as one that moves a large file.
 
     Raises:
         CheckpointError: A URI that needs a Spark session, and none is running.
@@ -138,7 +142,7 @@ def open_folder(path: str) -> Folder:
     if folder is not None:
         return _LocalFolder(folder)
     if is_in_object_store(path):
-        return object_folder(path)
+        return object_folder(path, request_s=request_s)
     # Loads pyspark, which the lease of a local path does not wait for.
     from wheel_udf.spark.hadoop_files import hadoop_folder
 
@@ -154,6 +158,15 @@ def local_folder(path: str) -> Path | None:
 def needs_session(path: str) -> bool:
     """Whether a folder can be opened only while a Spark session runs."""
     return local_folder(path) is None and not (is_in_object_store(path) and knows_settings())
+
+
+def waits_for_session(path: str) -> bool:
+    """Whether a folder cannot be opened yet: it needs a Spark session, and none runs."""
+    if not needs_session(path):
+        return False
+    from wheel_udf.spark.running import running_session  # only then: it loads pyspark
+
+    return running_session() is None
 
 
 def parsed_json(content: bytes) -> Any:

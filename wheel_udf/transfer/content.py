@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.identity import Identity, identity_of
-from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.lease import Lease, check_all
 from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_batch
 from wheel_udf.common.errors import TransferError
 from wheel_udf.control.source import is_clock_offset
@@ -39,8 +39,9 @@ FINISH: Final = "run the job once more with --trigger available-now, which finis
 
 
 @contextmanager
-def at_rest(work: PendingWork) -> Iterator[Identity]:
-    """Inside, no process can start the job; the identity of the query that holds the state.
+def at_rest(work: PendingWork) -> Iterator[tuple[Identity, Callable[[], None]]]:
+    """Inside, no process can start the job; the identity of the query that holds the state, and what raises a
+    LeaseError if that has ended: ask before each write.
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
@@ -50,11 +51,9 @@ def at_rest(work: PendingWork) -> Iterator[Identity]:
     """
     parts = parts_of(work)
     identities = [identity_of(part) for part in parts]
-    with ExitStack() as leases:
-        if work.store is not None:
-            leases.enter_context(store_lease(work.store.path))
-        for part in parts:
-            leases.enter_context(Lease(part))
+    with ExitStack() as stack:
+        leases = [stack.enter_context(store_lease(work.store.path))] if work.store is not None else []
+        leases += [stack.enter_context(Lease(part)) for part in parts]
         for part in parts:
             _require_finished(part)
         if waiting := work.acts_waiting():
@@ -64,7 +63,7 @@ def at_rest(work: PendingWork) -> Iterator[Identity]:
                 value=f"{waiting} acts",
                 hint=FINISH,
             )
-        yield identities[-1]
+        yield identities[-1], partial(check_all, leases)
 
 
 def parts_of(work: PendingWork) -> Sequence[str]:

@@ -81,7 +81,7 @@ def export_job(
         TransferError: Something is unfinished, or the folder holds another export or something else.
         ActError: One of the ids is empty or not UTF-8.
     """
-    with at_rest(work) as identity:
+    with at_rest(work) as (identity, require_leases):
         parts = parts_of(work)
         batch = last_committed(parts[-1])
         assert batch is not None, "something was committed"
@@ -90,9 +90,11 @@ def export_job(
         if manifest is None:
             manifest = _write(spark, work, folder, identity, batch, without, on_step)
         with uninterrupted():
+            require_leases()
             if is_new:
                 write_manifest(folder, manifest)
             for part in () if keep else parts:
+                require_leases()
                 mark_exported(part, manifest.export_id, folder)
     return manifest
 

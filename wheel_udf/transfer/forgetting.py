@@ -31,12 +31,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from wheel_udf.checkpoint.identity import TIERED_PARTS, identity_of
-from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.lease import Lease, check_all
 from wheel_udf.checkpoint.move_marks import (
     FORGETTING,
     empty_for_import,
@@ -148,9 +149,8 @@ def finish_forgetting(checkpoint: str, begin: Import, *, store: str | None = Non
         )
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS] if is_tiered else [checkpoint]
     export_id = manifest.export_id
-    with ExitStack() as leases:
-        for part in parts:
-            leases.enter_context(Lease(part))
+    with ExitStack() as stack:
+        leases = [stack.enter_context(Lease(part)) for part in parts]
         marks = [
             mark for part in parts for mark in (export_mark(part), import_mark(part)) if mark is not None
         ]
@@ -158,9 +158,9 @@ def finish_forgetting(checkpoint: str, begin: Import, *, store: str | None = Non
         if is_begun and not all(is_emptied(part, export_id) for part in parts):
             if store is not None:
                 # The lease of the store is in its folder; those of the checkpoint exclude the job.
-                _remove(store)
+                _remove(store, partial(check_all, leases))
             for part in parts:
-                empty_for_import(part, export_id, folder)
+                empty_for_import(part, export_id, folder, partial(check_all, leases))
     if is_begun:
         begin(folder)
     # Not begun: the job may have gone on since the export.
@@ -173,8 +173,9 @@ def _folder_of(checkpoint: str) -> str:
     return f"{checkpoint.rstrip('/')}{FORGETTING}"
 
 
-def _remove(folder: str) -> None:
+def _remove(folder: str, require_leases: Callable[[], None] = lambda: None) -> None:
     """Deletes the files of a folder; a manifest last, so that what a kill leaves is found by the next call."""
     files = open_folder(folder)
     for name in sorted(files.names(), key=lambda name: name == MANIFEST_FILE):
+        require_leases()
         files.remove(name)

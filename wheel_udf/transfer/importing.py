@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
 from wheel_udf.checkpoint.identity import open_checkpoint
-from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.lease import Lease, check_all
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
 from wheel_udf.checkpoint.spark_logs import last_planned, source_log, state_format, write_source_log
 from wheel_udf.commands.delay_levels import fingerprint
@@ -187,9 +187,8 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
     Raises:
         TransferError: One of them holds something else.
     """
-    with ExitStack() as leases:
-        for part in parts:
-            leases.enter_context(Lease(part))
+    with ExitStack() as stack:
+        leases = [stack.enter_context(Lease(part)) for part in parts]
         marks = [import_mark(part) for part in parts]
         for part, mark in zip(parts, marks, strict=True):
             other = mark is not None and mark.export_id != manifest.export_id
@@ -203,9 +202,11 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
         done = all(mark is not None and mark.done for mark in marks)
         if not done:
             for part in parts:
+                check_all(leases)
                 mark_import(part, manifest.export_id, folder, done=False)
         yield not done
         for part in parts:
+            check_all(leases)
             mark_import(part, manifest.export_id, folder, done=True)
 
 

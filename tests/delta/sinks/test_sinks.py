@@ -776,7 +776,7 @@ def test_a_lease_through_hadoop_has_one_holder(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wheel_udf.checkpoint.lease.local_folder", lambda _path: None)
-    monkeypatch.setattr("wheel_udf.checkpoint.lease.open_folder", hadoop_folder)
+    monkeypatch.setattr("wheel_udf.checkpoint.lease.open_folder", lambda path, **_: hadoop_folder(path))
     place, records = str(tmp_path / "checkpoint"), tmp_path / "checkpoint" / "wheel.lease"
     with Lease(place) as lease:
         lease.check()

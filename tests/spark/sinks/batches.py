@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from wheel_udf.common.errors import LeaseError
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import FIRED_SCHEMA, OUTCOME, REJECT_SCHEMA
 from wheel_udf.sinks.file_sink import FileSink
@@ -22,7 +24,7 @@ class Batches:
     def __init__(self, spark: SparkSession, folder: Path, destinations: Destinations) -> None:
         self.spark, self.folder, self.destinations = spark, folder, destinations
 
-    def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None) -> int:
+    def write(self, batch_id: int, *rows: tuple[Any, ...], shape: Shape | None = None, **more: Any) -> int:
         ddl, name = (FIRED_SCHEMA, 3) if shape is None else (OUTCOME.columns, 9)
         rows_to: dict[str, int] = {}
         for row in rows:
@@ -37,7 +39,18 @@ class Batches:
             app_id="orders-1f",
             batch_id=batch_id,
             **({} if shape is None else {"shape": shape}),
+            **more,
         )
+
+    def write_without_a_lease(self, batch_id: int, *rows: tuple[Any, ...], after_checks: int = 0) -> None:
+        """As :meth:`write`, by a driver that finds after so many checks that its lease is lost."""
+        checks = count(1)
+
+        def require_lease() -> None:
+            if next(checks) > after_checks:
+                raise LeaseError("this process has lost the lease of the checkpoint")
+
+        self.write(batch_id, *rows, require_lease=require_lease)
 
     def table(self, place: str) -> list[Any]:
         return self.spark.read.parquet(str(self.folder / place)).orderBy("schedule_id").collect()

@@ -16,6 +16,7 @@ from tests.own_sinks import Lines
 from tests.receiver import HANG, Receiver, Says, receiver
 from tests.spark.sinks.batches import Batches
 from wheel_udf import Destinations, FileSink, HttpSink
+from wheel_udf.common.errors import LeaseError
 from wheel_udf.job import cli
 from wheel_udf.sinks.destinations import OUTCOME, Sink
 
@@ -84,6 +85,18 @@ def test_rows_are_posted_as_json_with_the_fire_id_as_the_key(
     assert not {"key", "value", "headers"} & json.loads(second.body).keys()
     assert [row.schedule_id for row in batches.table("tables/orders")] == ["c"]
     assert not (tmp_path / "rejects").exists()
+
+
+@pytest.mark.parametrize(("after_checks", "posted"), [(0, 0), (1, 1)])
+def test_a_driver_that_has_lost_its_lease_begins_no_write(
+    spark: SparkSession, tmp_path: Path, server: Receiver, after_checks: int, posted: int
+) -> None:
+    batches = HookBatches(spark, tmp_path, HttpSink(f"{server.url}/{{destination}}"))
+    with pytest.raises(LeaseError, match="lost the lease"):
+        batches.write_without_a_lease(
+            0, fired_row("a", "hook_1"), fired_row("b", "orders"), after_checks=after_checks
+        )
+    assert len(server.came) + (tmp_path / "tables" / "orders").exists() == posted
 
 
 def test_the_value_is_posted_as_it_is_with_the_other_columns_as_headers(

@@ -263,7 +263,7 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> dict[str, MemoryFolder]:
     """The folders of an object store, by their paths."""
     made: dict[str, MemoryFolder] = {}
     monkeypatch.setattr(
-        "wheel_udf.checkpoint.lease.open_folder", lambda path: made.setdefault(path, MemoryFolder())
+        "wheel_udf.checkpoint.lease.open_folder", lambda path, **_: made.setdefault(path, MemoryFolder())
     )
     for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -348,7 +348,7 @@ def test_a_folder_of_hdfs_waits_for_spark(
     with Leases([place]) as leases:
         assert folders == {}
         leases.check()
-        monkeypatch.setattr("wheel_udf.checkpoint.lease.needs_session", lambda _path: False)
+        monkeypatch.setattr("wheel_udf.checkpoint.lease.waits_for_session", lambda _path: False)
         leases.take()  # once it runs
         with leases.of(place) as loan:
             loan.check()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -168,6 +169,32 @@ def test_a_put_whose_answer_was_lost_is_recognised_by_its_content(folder: Memory
     lease.renew()
     assert lease.number == 1
     lease.check()
+
+
+def test_a_renewal_whose_answer_was_lost_counts_from_its_first_try(
+    folder: MemoryFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 0 s taken; 10 s record 1 is created, the answer is lost: others see it; 22.4 s the next try finds it
+    lease = contender(folder, clock)
+    lease.look()
+    clock.ms += 10_000
+    create = folder.create
+
+    def create_without_an_answer(name: str, content: bytes, **more: Any) -> bool:
+        create(name, content, **more)
+        raise OSError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "create", create_without_an_answer)
+        with pytest.raises(OSError, match="no answer"):
+            lease.renew()
+    clock.ms += 12_400
+    lease.renew()
+    clock.ms += 10_000
+    lease.check()
+    clock.ms += 200
+    with pytest.raises(LeaseError, match="it was not renewed for 23 s"):
+        lease.check()
 
 
 def test_a_contender_that_stood_still_between_its_look_and_its_record_takes_nothing(

@@ -418,7 +418,7 @@ def test_a_checkpoint_in_a_bucket_is_repaired_likewise(
     store = LocalStore(tmp_path)
     monkeypatch.setattr(
         "wheel_udf.spark.files.object_folder",
-        lambda path: folder_in(store, path.removeprefix("s3a://bucket/"), "s3a://bucket"),
+        lambda path, **_: folder_in(store, path.removeprefix("s3a://bucket/"), "s3a://bucket"),
     )
     count = apply_repair("s3a://bucket/checkpoint", decision, "s3a://bucket/aside")
     assert count == len(decision.remove)

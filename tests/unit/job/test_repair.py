@@ -31,7 +31,7 @@ def part(folder: Path, held: int, *blind: str) -> Part:
 
 def finished(*parts: Part, dry_run: bool = False) -> tuple[int, list[str]]:
     said: list[str] = []
-    return report_repair(list(parts), said.append, dry_run=dry_run), said
+    return report_repair(list(parts), said.append, lambda: None, dry_run=dry_run), said
 
 
 def damaged(folder: Path) -> Path:

@@ -58,8 +58,9 @@ def test_a_planned_batch_has_to_be_finished_first(tmp_path: Path) -> None:
         pass
 
     commit(tmp_path, 1)
-    with at_rest(PendingWork(str(tmp_path))) as found:
+    with at_rest(PendingWork(str(tmp_path))) as (found, require_leases):
         assert found == identity
+        require_leases()
         with pytest.raises(LeaseError):
             Lease(str(tmp_path)).acquire()
 
