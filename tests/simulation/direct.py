@@ -247,6 +247,7 @@ class DirectWorld(World):
             delay_ms=getattr(clock, "delay_ms", 0),
             memory_ms=memory_ms,
             board_folder=None,
+            stores=(),
             limit=config.limits.fired_per_batch,
         )
 

@@ -174,6 +174,7 @@ class PurgatoryWorld(DirectWorld):
             delay_ms=clock.delay_ms,
             memory_ms=None,
             board_folder=None,
+            stores=(),
             lookback_ms=config.watch.lookback_ms,
             delivered=config.watch.deliver,
         )

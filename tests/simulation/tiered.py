@@ -262,6 +262,7 @@ class TieredWorld(World):
             delay_ms=0,
             memory_ms=what.memory_ms,
             board_folder=None,
+            stores=(),
             limit=what.limit,
             stored=True,
             waits_for_clock=leads and self.fault != "rows are released by the clock before theirs",

@@ -61,6 +61,11 @@ def hide_from_now_on(text: str) -> None:
         _known.update(forms)
 
 
+def in_short(fault: BaseException) -> str:
+    """The first line of an error, without secrets: those of some libraries go on for pages, with what a server said."""
+    return hide(str(fault).strip().partition("\n")[0]) or type(fault).__name__
+
+
 @contextmanager
 def forget_at_end() -> Iterator[None]:
     """What is first seen as a secret inside is forgotten at the end."""

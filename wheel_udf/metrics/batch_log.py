@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.secrets import in_short
 from wheel_udf.metrics.lines import line_text
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.folder import Folder
@@ -80,7 +81,7 @@ class BatchLog:
     def _warn(self, fault: Exception) -> None:
         if not self._has_failed:
             self._has_failed = True
-            _log.warning("the batch log %s cannot be written: %s", self._place, fault)
+            _log.warning("the batch log %s cannot be written: %s", self._place, in_short(fault))
 
     def _append(self, at_ms: int, content: bytes) -> None:
         if self._ring is None:

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame
 from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.errors import ConfigError, LeaseError, SinkError
+from wheel_udf.common.secrets import in_short
 from wheel_udf.control.board import SENDERS, Sending, ShardBoard
 from wheel_udf.control.wall import elapsed_ms, wall_clock_ms
 from wheel_udf.policies.punctual import DEFAULT_AHEAD_MS, Punctual
@@ -163,7 +164,7 @@ class PunctualDelivery:
                     self.sender.flush(_FLUSH_S)
                 self._write_note()
             except Exception as fault:  # noqa: BLE001  # a note that is lost costs repetitions
-                _log.warning("what punctual delivery has sent cannot be noted: %s", fault)
+                _log.warning("what punctual delivery has sent cannot be noted: %s", in_short(fault))
             finally:
                 self.sender.purge()
                 with self._posting:
@@ -215,6 +216,8 @@ class PunctualDelivery:
         while not self._ends.is_set():
             try:
                 self.sender.wait(self.sender.turn())
+            except LeaseError as lost:
+                self.sender.fail(f"{type(lost).__name__}: {lost}")
             except Exception as fault:  # noqa: BLE001  # it fails the query
                 _log.exception("punctual delivery has failed")
                 self.sender.fail(f"{type(fault).__name__}: {fault}")
@@ -230,7 +233,7 @@ class PunctualDelivery:
             except LeaseError:
                 return
             except Exception as fault:  # noqa: BLE001  # of a file system, of any class; it is tried again
-                _log.warning("the news of punctual delivery cannot be written: %s", fault)
+                _log.warning("the news of punctual delivery cannot be written: %s", in_short(fault))
 
     def _write_note(self) -> None:
         self._require_lease()  # the note is replaced, whoever has written it

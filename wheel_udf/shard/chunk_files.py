@@ -58,9 +58,9 @@ from typing import Any, Final, Protocol
 from wheel_udf.common.errors import REPAIR, CheckpointError
 
 CHUNKS_FOLDER: Final = "chunks"
-CHUNKS_PROPERTY: Final = "wheel_udf.secret.chunks"
-"""The local property of Spark's tasks that has the :class:`ChunkPlace` of their query. It may hold keys of a store: by
-its name Spark hides the value in logs (``spark.redaction.regex``)."""
+CHUNKS_PROPERTY: Final = "wheel_udf.chunks"
+"""The local property of Spark's tasks that has the :class:`ChunkPlace` of their query, without `options`: Spark writes
+such properties into its log of events, and there are keys among these."""
 
 REFS_FOLDER: Final = "refs"
 
@@ -127,12 +127,12 @@ class ChunkPlace:
         return "://" in self.folder
 
     def to_text(self) -> str:
-        """The place as a property of Spark's tasks."""
-        return json.dumps([self.folder, self.retain, self.least, dict(self.options)])
+        """The place as a property of Spark's tasks, without the settings of the object store."""
+        return json.dumps([self.folder, self.retain, self.least])
 
     @staticmethod
     def from_text(text: str) -> ChunkPlace:
-        """The inverse of :meth:`to_text`."""
+        """The inverse of :meth:`to_text`, without the settings."""
         return ChunkPlace(*json.loads(text))
 
     def of_shard(
@@ -224,10 +224,15 @@ class ChunkFiles:
             raise _missing(self.remote.name(name))
         if not is_sound(name, content):
             raise _damaged(self.remote.name(name))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _write(place, content)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _write(place, content)
+            found = _map_of(place)
+        except FileNotFoundError:  # another process has emptied the cache meanwhile
+            found = mmap(-1, len(content))
+            found.write(content)
+            return found
         _sound.add(str(place))
-        found = _map_of(place)
         assert found is not None, "it has content"
         return found
 
@@ -312,7 +317,8 @@ class ChunkFiles:
         """Removes what the state no longer refers to; what a repeated batch needs of it is read again."""
         with suppress(OSError):
             for place in self.folder.iterdir():
-                if place.name not in now and not place.is_dir():
+                # Drafts are of readers in other processes; they are small and few if one of these is killed.
+                if place.name not in now and place.name[0] != "." and not place.is_dir():
                     place.unlink(missing_ok=True)
 
 

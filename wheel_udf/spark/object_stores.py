@@ -28,8 +28,9 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from wheel_udf.common.errors import CheckpointError
+from wheel_udf.common.errors import CheckpointError, ConfigError
 from wheel_udf.common.extras import missing_package
+from wheel_udf.common.secrets import remember_options
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Setting = Callable[[str], str | None]
+Settings = tuple[tuple[str, str], ...]
+"""Settings of Hadoop, name and value."""
 
 _SCHEMES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfs"}
 _OF_S3: Final = {
@@ -45,10 +48,20 @@ _OF_S3: Final = {
     "session.token": "aws_session_token",
     "endpoint.region": "aws_region",
 }
-_REGION: Final = re.compile(r"s3[.-]([a-z]+-[a-z]+-\d)\.amazonaws\.com")
+_ENCRYPTION: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+_REGION: Final = re.compile(r"s3[.-]([a-z]+(?:-[a-z]+)+-\d)\.")
+_AMAZON: Final = re.compile(r"(?:https?://)?s3(?:[.-][a-z]+(?:-[a-z]+)+-\d)?\.amazonaws\.com/?")
+"""The endpoints that follow from a region: not those of a VPC, of FIPS, of China."""
+_ASKED_FOR: Final = (
+    r"^(fs\.s3a\.(bucket\.[^.]+(\.[^.]+)*\.)?(access\.key|secret\.key|session\.token|endpoint|endpoint\.region"
+    r"|aws\.credentials\.provider|connection\.ssl\.enabled|path\.style\.access|requester\.pays\.enabled"
+    r"|encryption\.algorithm|encryption\.key|server-side-encryption-algorithm|server-side-encryption\.key)"
+    r"|(fs\.gs|google\.cloud)\.auth\.service\.account\.json\.keyfile|fs\.azure\.account\.key.*)$"
+)
 _ADDRESS: Final = re.compile(r"://(localhost|\[|[\d.]+(:\d+)?/?$)")
-_TIMES: Final = {"timeout": "10s", "connect_timeout": "3s"}
-_TRIES: Final[Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=10)}
+LONGEST_S: Final = 10.0
+"""How long a request may take, its repetitions included, unless less is asked for."""
+_CONNECT: Final = timedelta(seconds=3)
 
 
 def is_in_object_store(path: str) -> bool:
@@ -80,13 +93,15 @@ def _of_s3(bucket: str, setting: Setting) -> dict[str, str]:
         return (setting(f"fs.s3a.bucket.{bucket}.{name}") or setting(f"fs.s3a.{name}") or "").strip()
 
     options = {name: value for key, name in _OF_S3.items() if (value := of(key))}
+    options |= _encryption(of("encryption.algorithm") or of("server-side-encryption-algorithm"), of)
+    if of("requester.pays.enabled") == "true":
+        options["aws_request_payer"] = "true"
     if of("aws.credentials.provider").endswith("AnonymousAWSCredentialsProvider"):
         options["aws_skip_signature"] = "true"
     endpoint = of("endpoint")
-    region = _REGION.search(endpoint)
-    if region:
+    if region := _REGION.search(endpoint):
         options.setdefault("aws_region", region[1])
-    elif endpoint and "amazonaws.com" not in endpoint:
+    if endpoint and not _AMAZON.fullmatch(endpoint):
         if "://" not in endpoint:
             endpoint = f"{'http' if of('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
         options["aws_endpoint"] = endpoint
@@ -98,6 +113,27 @@ def _of_s3(bucket: str, setting: Setting) -> dict[str, str]:
             options["aws_endpoint"] = endpoint.replace("://", f"://{bucket}.", 1)
             options["aws_virtual_hosted_style_request"] = "true"
     return options
+
+
+def _encryption(algorithm: str, of: Callable[[str], str]) -> dict[str, str]:
+    """The options for what Hadoop has its files encrypted with.
+
+    Raises:
+        ConfigError: By keys that only Hadoop has.
+    """
+    if not algorithm:
+        return {}
+    known = _ENCRYPTION.get(algorithm.upper())
+    if known is None:
+        raise ConfigError(
+            "files of this encryption cannot be read and written without Hadoop",
+            field="fs.s3a.encryption.algorithm",
+            value=algorithm,
+            rule=f"one of {', '.join(_ENCRYPTION)}",
+            hint="let the bucket encrypt by default",
+        )
+    key = of("encryption.key") or of("server-side-encryption.key")
+    return {"aws_server_side_encryption": known} | ({"aws_sse_kms_key_id": key} if key else {})
 
 
 def _of_google(_bucket: str, setting: Setting) -> dict[str, str]:
@@ -119,19 +155,33 @@ def options_of(path: str) -> dict[str, str]:
     if session is not None:
         from wheel_udf.spark.jvm import hadoop_configuration
 
-        return store_options(path, hadoop_configuration(session).get)
-    from wheel_udf.spark.session import default_settings
+        options = store_options(path, hadoop_configuration(session).get)
+    else:
+        from wheel_udf.spark.session import default_settings
 
-    settings = default_settings()
-    return store_options(path, lambda name: settings.get(f"spark.hadoop.{name}"))
+        settings = default_settings()
+        options = store_options(path, lambda name: settings.get(f"spark.hadoop.{name}"))
+    remember_options(options)
+    return options
 
 
-def object_folder(path: str, options: Mapping[str, str] | None = None) -> Folder:
+def settings_of(spark: SparkSession) -> Settings:
+    """The settings of a session that :func:`store_options` may ask for: for Python workers, which see no others."""
+    from wheel_udf.spark.jvm import hadoop_configuration
+
+    found = hadoop_configuration(spark).getValByRegex(_ASKED_FOR)
+    return tuple(sorted((str(name), str(found[name])) for name in found))
+
+
+def object_folder(
+    path: str, options: Mapping[str, str] | None = None, *, request_s: float | None = None
+) -> Folder:
     """The folder at a URI in an object store.
 
     Args:
         path: The URI.
         options: Settings by :func:`options_of`, for a process without a session; None: look them up.
+        request_s: How long a request may take; default is :data:`LONGEST_S`.
 
     Raises:
         CheckpointError: Its settings are those of a Spark session, and none is running.
@@ -143,13 +193,14 @@ def object_folder(path: str, options: Mapping[str, str] | None = None) -> Folder
     scheme, _, rest = path.partition("://")
     authority, _, key = rest.partition("/")
     root = f"{scheme}://{authority}"
+    longest_s = LONGEST_S if request_s is None else request_s
     if options is not None:
-        return folder_in(_store_with(root, tuple(sorted(options.items()))), key.strip("/"), root)
+        return folder_in(_store_with(root, tuple(sorted(options.items())), longest_s), key.strip("/"), root)
     session = _session()
     if session is None and not knows_settings():
         raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=path)
     application = None if session is None else str(session.sparkContext.applicationId)
-    return folder_in(_store(root, application), key.strip("/"), root)
+    return folder_in(_store(root, application, longest_s), key.strip("/"), root)
 
 
 def folder_in(store: ObjectStore, key: str, root: str) -> Folder:
@@ -172,19 +223,21 @@ def _session() -> SparkSession | None:
 
 
 @lru_cache(maxsize=32)
-def _store(root: str, _of_application: str | None) -> ObjectStore:
-    return _store_with(root, tuple(sorted(options_of(root).items())))
+def _store(root: str, _of_application: str | None, longest_s: float) -> ObjectStore:
+    return _store_with(root, tuple(sorted(options_of(root).items())), longest_s)
 
 
 @lru_cache(maxsize=32)
-def _store_with(root: str, given: tuple[tuple[str, str], ...]) -> ObjectStore:
+def _store_with(root: str, given: tuple[tuple[str, str], ...], longest_s: float) -> ObjectStore:
     from obstore.store import from_url
 
     options = dict(given)
     allow_http = options.pop("aws_allow_http", os.environ.get("AWS_ALLOW_HTTP", "false")) == "true"
-    times: Any = {**_TIMES, "allow_http": allow_http}
+    longest = timedelta(seconds=longest_s)
+    times: Any = {"timeout": longest, "connect_timeout": min(longest, _CONNECT), "allow_http": allow_http}
+    tries: Any = {"max_retries": 3, "retry_timeout": longest}
     config: Any = options
-    return from_url(root, config=config, client_options=times, retry_config=_TRIES)
+    return from_url(root, config=config, client_options=times, retry_config=tries)
 
 
 def _remove_markers(session: SparkSession, folder: str) -> None:

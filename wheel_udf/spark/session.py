@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_RENAMES = "FileSystemBasedCheckpointFileManager"
-_ABORTABLE_PUTS = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PACKAGES = "spark.jars.packages"
 _OF_MEMORY = "spark.executorEnv.MALLOC_"
@@ -66,8 +65,9 @@ def build_session(
         master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of
             ``conf/spark-defaults.conf``.
         conf: Spark settings that override all others.
-        checkpoint: Where the queries of the session keep their checkpoints. A session that is started here writes
-            them as :func:`use_fast_checkpoint_files` says; a running one is left as it is.
+        checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is
+            started here writes checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it
+            is.
 
     Returns:
         The session. Stop it with :func:`stop_session`.
@@ -87,7 +87,7 @@ def build_session(
     spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, local_settings(given))
     note_built(spark)
     if checkpoint is not None:
-        use_fast_checkpoint_files(spark, checkpoint)
+        use_plain_renames(spark, checkpoint)
     return spark
 
 
@@ -136,35 +136,25 @@ def close_states(spark: SparkSession) -> None:
             java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
 
 
-def use_fast_checkpoint_files(spark: SparkSession, checkpoint: str) -> None:
-    """Lets all queries of a session write the files of their checkpoints in the fastest way that is safe where the
-    checkpoint is.
+def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
+    """Lets all queries of a session write their checkpoints by plain renames, if the checkpoint is on a local path.
 
     For the owner of the session: it is a setting of the whole session, and every query of it must keep its checkpoint
-    on that file system.
+    on a local path.
 
-    ================  ==================================================================================================
-    a local path      By plain renames, which are atomic and replace the target. Spark's default goes through Hadoop's
-                      ``FileContext``, which on a local path runs a program (``ls``, ``readlink``) for several questions
-                      about each file.
-    ``s3a://``        By a put that is aborted if the writer fails, as Spark's guide of cloud integration has it, if its
-                      ``spark-hadoop-cloud`` is on the class path. By default a draft is put, copied and deleted.
-    elsewhere         Spark's default: a rename on HDFS does not replace.
-    ================  ==================================================================================================
+    Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
+    for several questions about each file. A rename on a local path is atomic and replaces the target, which
+    is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A setting of the
+    user is not changed.
 
-    A setting of the user is not changed. Spark has no such option for one query, and a setting made only while a query
-    starts would be inherited by queries that start beside it.
+    Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
+    that start beside it.
     """
+    chosen = spark.conf.get(_FILE_MANAGER, None) is not None
     default_system = hadoop_configuration(spark).get("fs.defaultFS")
     is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
-    if is_local and local_folder(checkpoint) is not None:
-        manager = versions.checkpoint_class(_PLAIN_RENAMES)
-    elif checkpoint.startswith("s3a:"):
-        manager = _ABORTABLE_PUTS
-    else:
-        return
-    if spark.conf.get(_FILE_MANAGER, None) is None and has_class(spark, manager):
-        spark.conf.set(_FILE_MANAGER, manager)
+    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, _PLAIN_RENAMES):
+        spark.conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
@@ -253,6 +243,14 @@ def _project_settings() -> dict[str, str]:
     ours, of_s3 = jars.jar_files("spark"), jars.jar_files("s3")
     if not ours:
         settings[_PACKAGES] = versions.packages()
+    elif not any(jar.name.startswith(f"delta-spark_{versions.minor_version()}_") for jar in ours):
+        raise SessionError(
+            "the JVM jars are those of another Spark",
+            field=str(jars.jars_folder()),
+            value=next((jar.name for jar in ours if jar.name.startswith("delta-spark_")), "no Delta"),
+            rule=f"of the installed Spark {versions.minor_version()}",
+            hint="python -m wheel_udf.spark.jars",
+        )
     if ours or of_s3:
         settings["spark.jars"] = ",".join(map(str, (*ours, *of_s3)))
     if folder is not None:

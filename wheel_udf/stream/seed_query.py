@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.paths import as_pattern
+from wheel_udf.spark.object_stores import settings_of
 from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import register
 from wheel_udf.stream.seed_worker import PARCEL_TYPE, SEEDED_TYPE, SeedWorker, StateOf, packer
@@ -89,5 +90,5 @@ def seeding(
     rows = touched.join(content, "shard", "left").select("shard", "kind", "parcel")
     nothing = (F.lit(None).cast("string").alias("kind"), F.lit(None).cast("binary").alias("parcel"))
     silent = [other.select(F.col("number").alias("shard"), *nothing) for other in others]
-    function = SeedWorker(wheel, shards, shard_keys(shards), tuple(seeds), make)
+    function = SeedWorker(wheel, shards, shard_keys(shards), tuple(seeds), make, settings_of(spark))
     return by_shard(reduce(DataFrame.unionByName, silent, rows), function, SEEDED_TYPE, state_columns)

@@ -24,6 +24,7 @@ from wheel_udf.shard.arrow_text import encoded
 from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.state import BaseShardState, ShardState
+from wheel_udf.spark.object_stores import Settings
 from wheel_udf.stream.worker import chunk_files, row_of
 from wheel_udf.wheel.seed import Seed, seeded as wheel_seeded
 
@@ -72,6 +73,7 @@ class SeedWorker:
         keys: Grouping key of each shard, by its number.
         seeds: Clock and counts of each shard.
         make: Makes a state from the rows by kind: :func:`wheel_state` or :func:`watch_state`.
+        stores: As of :class:`~wheel_udf.stream.worker.ShardWorker`.
     """
 
     wheel: Wheel
@@ -79,13 +81,14 @@ class SeedWorker:
     keys: tuple[int, ...]
     seeds: tuple[Seed, ...]
     make: StateOf
+    stores: Settings
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], group: Any
     ) -> Iterator[pd.DataFrame]:
         """Makes the state of one shard, as ``applyInPandasWithState`` calls it."""
         shard = self.keys.index(key[0])
-        state = self.make(self.wheel, chunk_files(shard), self.seeds[shard], _unpacked(frames))
+        state = self.make(self.wheel, chunk_files(shard, self.stores), self.seeds[shard], _unpacked(frames))
         group.update(row_of(state, self.shards))
         far = state.far if isinstance(state, ShardState) else 0
         yield pd.DataFrame(

@@ -19,6 +19,7 @@ from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, StoreClock
 from wheel_udf.policies.limits import BOUNDS, Limits
 from wheel_udf.spark.local_mode import executors_are_here
+from wheel_udf.spark.object_stores import settings_of
 from wheel_udf.spark.worker_python import require_worker_python
 from wheel_udf.stream.clock_rows import with_clock_rows
 from wheel_udf.stream.frame_facts import FrameFacts
@@ -73,6 +74,7 @@ def stepped(
         delay_ms=getattr(clock, "delay_ms", 0),
         memory_ms=memory_ms,
         board_folder=str(board.folder) if executors_are_here(rows.sparkSession) else None,
+        stores=settings_of(rows.sparkSession),
         **settings,
     )
     has_sender = facts.punctual is not None

@@ -116,7 +116,7 @@ class WatchWorker(ShardWorker):
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
-        is_request, texts = pc.less(rows.good["what"], 0), chunk_files(shard)
+        is_request, texts = pc.less(rows.good["what"], 0), chunk_files(shard, self.stores)
         acts = acts_of_texts(rows.tick.acts, CANCELLATION_SCHEMA)
         state = (
             WatchState.from_row(group.get, self.wheel, self.shards, texts)

@@ -115,7 +115,7 @@ class WheelWorker(ShardWorker):
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
         """As :meth:`ShardWorker.batch`."""
-        texts = chunk_files(shard)
+        texts = chunk_files(shard, self.stores)
         state = (
             ShardState.from_row(group.get, self.wheel, self.shards, texts)
             if group.exists

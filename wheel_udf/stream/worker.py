@@ -20,8 +20,8 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -37,10 +37,13 @@ from wheel_udf.shard.holdings import holdings_of
 from wheel_udf.shard.shard_text import external_names
 from wheel_udf.shard.state import BaseShardState
 from wheel_udf.spark.arrow_groups import ArrowColumn, take_arrow
-from wheel_udf.spark.object_stores import object_folder
+from wheel_udf.spark.object_stores import Settings, object_folder, store_options
 from wheel_udf.stream.sampling import is_time_to_sample
 from wheel_udf.stream.status_row import ShardStatus, codes_of, counts_of, largest_of
 from wheel_udf.wheel.lateness import LatenessHistogram
+
+_LONGEST_S = 120.0
+"""How long a file of chunks may take to an object store, over a slow link."""
 
 NO_LONG = -(2**63)
 """Stands for null in the long columns that enter and leave an operator."""
@@ -160,6 +163,7 @@ class ShardWorker(ABC):
         delay_ms: Distance of the watermark from the largest event time.
         memory_ms: How long ended ids are remembered; ``None`` for ever.
         board_folder: Folder of the board; ``None`` if executors cannot reach the driver's folder.
+        stores: Settings of object stores (:func:`wheel_udf.spark.object_stores.settings_of`).
     """
 
     wheel: Wheel
@@ -170,6 +174,7 @@ class ShardWorker(ABC):
     delay_ms: int
     memory_ms: int | None
     board_folder: str | None
+    stores: Settings
 
     INPUT: ClassVar[pa.Schema]
     """The input columns."""
@@ -315,15 +320,20 @@ def property_of_task(name: str) -> str | None:
     return context.getLocalProperty(name) if context is not None else None
 
 
-def chunk_files(shard: int) -> ChunkFiles | None:
+def chunk_files(shard: int, stores: Settings) -> ChunkFiles | None:
     """The files of a shard's chunks in the running task; None if they are in the row of its state."""
-    place = property_of_task(CHUNKS_PROPERTY)
-    return files_of(ChunkPlace.from_text(place), shard, batch_of_task()[0]) if place else None
+    text = property_of_task(CHUNKS_PROPERTY)
+    if not text:
+        return None
+    place = ChunkPlace.from_text(text)
+    if place.is_remote:
+        place = replace(place, options=store_options(place.folder, dict(stores).get))
+    return files_of(place, shard, batch_of_task()[0])
 
 
 def files_of(place: ChunkPlace, shard: int, batch: int = -1) -> ChunkFiles:
     """The files of a shard's chunks on any executor."""
-    return place.of_shard(shard, batch, object_folder)
+    return place.of_shard(shard, batch, partial(object_folder, request_s=_LONGEST_S))
 
 
 def batch_of_task() -> tuple[int, str]:

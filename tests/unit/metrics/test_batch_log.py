@@ -133,7 +133,7 @@ class Bucket:
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
     made = Bucket(MemoryStore(), "state-batches")
     places = {"s3a://bucket/state-batches": made}
-    monkeypatch.setattr("wheel_udf.spark.files.object_folder", places.__getitem__)
+    monkeypatch.setattr("wheel_udf.spark.files.object_folder", lambda path, **_: places[path])
     return made
 
 

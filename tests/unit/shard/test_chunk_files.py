@@ -235,6 +235,19 @@ class Requests:
         return ask
 
 
+def test_a_cache_that_another_process_empties_costs_a_reader_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = remote(tmp_path, 7).keep("a text of some length")
+    reader = remote(tmp_path, 8, "two")
+
+    def gone(draft: Path, _place: Path) -> None:
+        raise FileNotFoundError(f"{draft} was removed")
+
+    monkeypatch.setattr(Path, "replace", gone)
+    assert reader.open(name)[0:6] == "a text"
+
+
 def remote(tmp_path: Path, batch: int, machine: str = "one") -> ChunkFiles:
     return ChunkFiles(tmp_path / machine, batch, RETAIN, 1, Requests(tmp_path / "store"))
 
@@ -294,13 +307,14 @@ def test_in_the_store_files_and_notes_go_as_on_a_disk_and_the_cache_holds_the_pr
     assert files.remote.asked == ["replace", "replace", "remove_files", "remove_files"]
 
 
-def test_a_place_in_a_store_travels_with_its_settings(tmp_path: Path) -> None:
-    place = ChunkPlace("s3a://bucket/job", 100, 4_096, {"aws_region": "eu-central-1"})
+def test_a_place_in_a_store_travels_without_its_settings_which_may_be_keys(tmp_path: Path) -> None:
+    place = ChunkPlace("s3a://bucket/job", 100, 4_096, {"aws_secret_access_key": "a secret"})
     opened: list[tuple[str, Any]] = []
 
     again = ChunkPlace.from_text(place.to_text())
-    files = again.of_shard(3, 17, lambda *given: opened.append(given))  # type: ignore[arg-type, return-value]
+    files = place.of_shard(3, 17, lambda *given: opened.append(given))  # type: ignore[arg-type, return-value]
 
-    assert again == place
-    assert opened == [("s3a://bucket/job/chunks/3", {"aws_region": "eu-central-1"})]
+    assert "secret" not in place.to_text()
+    assert again == ChunkPlace("s3a://bucket/job", 100, 4_096)
+    assert opened == [("s3a://bucket/job/chunks/3", {"aws_secret_access_key": "a secret"})]
     assert (files.folder.name, files.batch) == ("3", 17)

@@ -10,10 +10,17 @@ from obstore.store import LocalStore, MemoryStore
 
 from wheel_udf.common import extras
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import forget_at_end, hide, in_short
 from wheel_udf.spark import object_stores
 from wheel_udf.spark.files import needs_session, open_folder
 from wheel_udf.spark.folder import Folder
-from wheel_udf.spark.object_stores import folder_in, is_in_object_store, store_options
+from wheel_udf.spark.object_stores import (
+    folder_in,
+    is_in_object_store,
+    object_folder,
+    options_of,
+    store_options,
+)
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -97,6 +104,21 @@ def test_the_settings_of_a_bucket_win_over_those_of_all_and_an_endpoint_gets_its
         ({}, {}),
         ({"fs.s3a.endpoint": "s3.eu-west-1.amazonaws.com"}, {"aws_region": "eu-west-1"}),
         ({"fs.s3a.endpoint": "s3.amazonaws.com"}, {}),
+        ({"fs.s3a.endpoint": "https://s3.us-gov-west-1.amazonaws.com"}, {"aws_region": "us-gov-west-1"}),
+        (
+            {"fs.s3a.endpoint": "s3.cn-north-1.amazonaws.com.cn", "fs.s3a.path.style.access": "true"},
+            {"aws_endpoint": "https://s3.cn-north-1.amazonaws.com.cn", "aws_region": "cn-north-1"},
+        ),
+        (
+            {
+                "fs.s3a.endpoint": "https://bucket.vpce-1a.s3.eu-west-1.vpce.amazonaws.com",
+                "fs.s3a.path.style.access": "true",
+            },
+            {
+                "aws_endpoint": "https://bucket.vpce-1a.s3.eu-west-1.vpce.amazonaws.com",
+                "aws_region": "eu-west-1",
+            },
+        ),
         ({"fs.s3a.endpoint.region": "eu-north-1"}, {"aws_region": "eu-north-1"}),
         (
             {"fs.s3a.endpoint": "https://objects.example.com", "fs.s3a.path.style.access": "false"},
@@ -111,6 +133,14 @@ def test_the_settings_of_a_bucket_win_over_those_of_all_and_an_endpoint_gets_its
             {"aws_endpoint": "http://localhost:8333", "aws_region": "us-east-1", "aws_allow_http": "true"},
         ),
         (
+            {
+                "fs.s3a.encryption.algorithm": "SSE-KMS",
+                "fs.s3a.bucket.mine.encryption.key": "arn:aws:kms:key",
+            },
+            {"aws_server_side_encryption": "aws:kms", "aws_sse_kms_key_id": "arn:aws:kms:key"},
+        ),
+        ({"fs.s3a.requester.pays.enabled": "true"}, {"aws_request_payer": "true"}),
+        (
             {"fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
             {"aws_skip_signature": "true"},
         ),
@@ -120,6 +150,39 @@ def test_settings_of_s3a_by_the_names_of_the_library(
     settings: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert store_options("s3a://mine/x", settings.get) == expected
+
+
+def test_keys_of_a_store_are_hidden_in_all_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.hadoop.fs.s3a.secret.key a-very-secret-key\nspark.hadoop.fs.s3a.session.token a-token-of-now\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with forget_at_end():
+        options_of("s3a://bucket/x")
+        fault = OSError("denied: a-token-of-now\n<Error>a-very-secret-key</Error>")
+        assert in_short(fault) == "denied: ***"
+        assert "a-very-secret-key" not in hide(str(fault))
+
+
+def test_an_encryption_whose_keys_only_hadoop_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"fs\.s3a\.encryption\.algorithm = 'SSE-C'; rule: one of AES256"):
+        store_options("s3a://mine/x", {"fs.s3a.encryption.algorithm": "SSE-C"}.get)
+
+
+def test_the_library_knows_each_option() -> None:
+    settings = {
+        "fs.s3a.access.key": "a",
+        "fs.s3a.secret.key": "b",
+        "fs.s3a.session.token": "c",
+        "fs.s3a.endpoint": "https://objects.example.com",
+        "fs.s3a.encryption.algorithm": "SSE-KMS",
+        "fs.s3a.encryption.key": "key",
+        "fs.s3a.requester.pays.enabled": "true",
+    }
+    folder = object_folder("s3a://mine/x", store_options("s3a://mine/x", settings.get), request_s=1)
+    assert folder.name("y") == "s3a://mine/x/y"
 
 
 def test_settings_of_the_other_stores() -> None:

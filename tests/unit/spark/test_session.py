@@ -139,11 +139,11 @@ def test_the_jars_of_the_environment_are_taken_before_a_download(
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
     (tmp_path / "jars" / "spark").mkdir(parents=True)
-    (tmp_path / "jars" / "spark" / "delta.jar").touch()
+    (tmp_path / "jars" / "spark" / "delta-spark_4.2_2.13-4.4.0.jar").touch()
 
     settings = session.local_settings({"spark.jars.packages": POSTGRES})
 
-    assert settings["spark.driver.extraClassPath"] == f"{tmp_path}/jars/spark/delta.jar"
+    assert settings["spark.driver.extraClassPath"] == f"{tmp_path}/jars/spark/delta-spark_4.2_2.13-4.4.0.jar"
     assert settings["spark.jars.packages"] == POSTGRES
 
 
@@ -154,7 +154,7 @@ def test_jars_for_s3_are_taken_beside_the_jars_for_spark_and_beside_a_download(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setattr(java_program, "find_java", lambda: Path("java"))
-    names = ["spark/delta.jar"] * has_ours + ["s3/hadoop-aws.jar"]
+    names = ["spark/delta-spark_4.2_2.13-4.4.0.jar"] * has_ours + ["s3/hadoop-aws.jar"]
     for name in names:
         (tmp_path / "jars" / name).parent.mkdir(parents=True)
         (tmp_path / "jars" / name).touch()

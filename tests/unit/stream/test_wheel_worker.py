@@ -68,7 +68,9 @@ def step(clock_kind: str = "processing", **settings: Any) -> WheelWorker:
         "delay_ms": 0,
         "memory_ms": 300_000,
     }
-    return WheelWorker(clock_kind=clock_kind, board_folder=None, **{"limit": None, **fixed, **settings})
+    return WheelWorker(
+        clock_kind=clock_kind, board_folder=None, stores=(), **{"limit": None, **fixed, **settings}
+    )
 
 
 def command(schedule_id: str, deliver_at_ms: int, **others: Any) -> dict[str, Any]:
