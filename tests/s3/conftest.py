@@ -8,7 +8,6 @@ import pytest
 
 from tests.s3 import server
 from wheel_udf.spark import jars
-from wheel_udf.spark.session import use_fast_checkpoint_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,6 @@ def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
         configuration.set(key, value)
     manager = spark.conf.get(FILE_MANAGER, None)
     spark.conf.unset(FILE_MANAGER)
-    use_fast_checkpoint_files(spark, "s3a://bucket")
     yield spark
     for key in s3.settings:
         configuration.unset(key)

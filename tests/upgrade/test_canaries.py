@@ -120,7 +120,7 @@ def checkpoint_files(spark: SparkSession, table: str) -> None:
 @canary("plain_renames")
 def plain_renames(spark: SparkSession, table: str) -> None:
     spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
-    session.use_fast_checkpoint_files(spark, f"file://{table}")
+    session.use_plain_renames(spark, f"file://{table}")
     chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
     assert chosen == checkpoint_class(session._PLAIN_RENAMES), "the class is there, and chosen"
 

@@ -26,7 +26,7 @@ from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
 from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.spark.places import place_of
 from wheel_udf.tables import delta_log as tables
-from wheel_udf.tables.delta_transaction import append_once
+from wheel_udf.tables.delta_transaction import append_once, create_once, creates_alone
 from wheel_udf.tables.table_state import has_batch
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
@@ -95,10 +95,15 @@ class DeltaSink:
     ) -> None:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
         place, spark = place_of(self.path, destination), frame.sparkSession
-        stands = self._stands(spark, place)
+        # In an object store each look is two requests: this batch has looked already, and the transaction looks again.
+        looked = is_in_object_store(place) and place in self._sound
+        stands = looked or self._stands(spark, place)
         if not stands and not self.create and destination is not None:
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
-        if not stands:
+        if not stands and creates_alone(spark, place):
+            statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+            create_once(place, frame.schema, {**TABLE_PROPERTIES, _STATISTICS: statistics})
+        elif not stands:
             transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
             statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
             options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 from wheel_udf import __version__
 from wheel_udf.common.errors import SinkError
 from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.tables import delta_log, log_checkpoints
 from wheel_udf.tables.data_files import write_files
 from wheel_udf.tables.delta_files import File
@@ -36,6 +38,8 @@ from wheel_udf.tables.table_state import FORGETS, TableState, has_batch
 
 NewFiles = list[dict[str, Any]]
 """Data files that no commit contains yet: the fields of their ``add`` actions."""
+
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
 
 MOST_TRIES: Final = 20
 """How often a commit is tried that comes second to another one each time."""
@@ -185,12 +189,15 @@ def append_once(
         batch_id: Version of this one.
 
     Raises:
-        SinkError: The table does not fit.
+        SinkError: The table is missing, or does not fit.
     """
     files: NewFiles | None = None
+    written_for = ""
     for _ in range(MOST_TRIES):
         transaction = Transaction(place)
         state = transaction.before
+        if state.version < 0:
+            raise SinkError("the table is missing", field=place)
         if has_batch(state.transactions(), app_id, batch_id):
             return
         misfit = state.contradiction(columns, never_null, short)
@@ -199,7 +206,8 @@ def append_once(
         if state.beyond_plain() is not None or _has_log_store(frame.sparkSession, place):
             _append_by_delta(frame, place, state, app_id=app_id, batch_id=batch_id)
             return
-        if files is None:
+        if files is None or state.table_id != written_for:  # dropped and created again, their folder with it
+            written_for = state.table_id
             files = transaction.write_files(frame.select(*_as_named(frame, state)), {})
         try:
             transaction.commit_append(files, app_id=app_id, batch_id=batch_id)
@@ -207,6 +215,33 @@ def append_once(
             continue
         return
     raise SinkError(f"gave up after {MOST_TRIES} conflicting commits", field=place)
+
+
+def creates_alone(spark: SparkSession, place: str) -> bool:
+    """Whether a table is created by :func:`create_once`, and not by Delta's own writer.
+
+    In an object store that one looks whether there is a first commit and then writes its own, so of two drivers the
+    second could replace what the first has written. Properties that the session gives to all new tables are its
+    business.
+    """
+    has_defaults = any(name.startswith(_DEFAULTS) for name in spark.conf.getAll)
+    return is_in_object_store(place) and not has_defaults and not _has_log_store(spark, place)
+
+
+def create_once(place: str, columns: T.StructType, properties: Mapping[str, str]) -> None:
+    """Creates a table without rows and partitions, unless another writer does."""
+    transaction = Transaction(place)
+    if transaction.before.version < 0:
+        with suppress(ConflictError):
+            transaction.commit_creation(_nullable(columns), (), properties)
+
+
+def _nullable(columns: T.StructType) -> T.StructType:
+    """The columns as Delta makes them of a frame: all may be null."""
+    plain = T.StructType.fromJson(columns.jsonValue())
+    for column in plain:
+        column.nullable, column.metadata = True, {}
+    return plain
 
 
 def _as_named(frame: DataFrame, state: TableState) -> list[Any]:

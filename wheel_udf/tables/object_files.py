@@ -10,7 +10,8 @@ driver then lists the folder and reads each footer: some forty requests for a fi
 rename is cheap, so that a folder has the files of successful tasks alone. Here only those files are in the table whose
 names came back.
 
-Caveats: a task holds up to 128 MB of its rows. A task that fails leaves files that a VACUUM of the table deletes.
+Caveats: a task holds up to 32 MB of its rows, and needs five times as much. A task that fails leaves files that a
+VACUUM of the table deletes.
 
 Executors load it: standard library, pyarrow and obstore, besides pure modules.
 """
@@ -33,7 +34,9 @@ from wheel_udf.spark.object_stores import is_in_object_store, object_folder, opt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, types as T
 
-_MOST_BYTES: Final = 128 << 20
+_MOST_BYTES: Final = 32 << 20
+_LONGEST_S: Final = 600.0
+"""How long a file may take, over a slow link."""
 _CODECS: Final = {"none": "none", "uncompressed": "none", "lz4_raw": "lz4"} | {
     name: name for name in ("snappy", "zstd", "gzip", "brotli")
 }
@@ -135,7 +138,8 @@ def _writer(
     """What a task does with its rows."""
 
     def write_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, task, number = object_folder(folder, options), uuid.uuid4().hex, 0
+        files = object_folder(folder, options, request_s=_LONGEST_S)
+        task, number = uuid.uuid4().hex, 0
         for table in tables_of(batches, _MOST_BYTES):
             for partition, rows in by_partition(table, partitioned_by):
                 content, footer = parquet_of(rows, codec)
@@ -148,14 +152,16 @@ def _writer(
 
 
 def tables_of(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Table]:
-    """Joins batches to tables of about so many bytes; none without rows."""
+    """Joins batches to tables of about so many bytes, and cuts larger ones; none without rows."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows:
-            waiting.append(batch)
-        if sum(each.nbytes for each in waiting) >= most_bytes:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
+            rows = -(-batch.num_rows // max(1, -(-batch.nbytes // most_bytes)))
+            for at in range(0, batch.num_rows, rows):
+                waiting.append(batch.slice(at, rows))
+                if sum(each.nbytes for each in waiting) >= most_bytes:
+                    yield pa.Table.from_batches(waiting)
+                    waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting)
 

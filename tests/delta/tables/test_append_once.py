@@ -58,6 +58,13 @@ def test_a_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -
     assert delta_log.snapshot(place).transactions() == {"job": 1, "other job": 0}
 
 
+def test_a_table_that_is_gone_is_an_error_and_not_made_anew(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "table"
+    with pytest.raises(SinkError, match="the table is missing"):
+        append_once(rows(spark, 1), str(place), COLUMNS, (), app_id="job", batch_id=0)
+    assert not place.exists()
+
+
 def test_batches_of_delta_s_own_writer_are_known_and_the_other_way_round(
     spark: SparkSession, tmp_path: Path
 ) -> None:
