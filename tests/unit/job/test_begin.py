@@ -84,7 +84,7 @@ def test_a_second_start_in_an_object_store_is_refused_before_spark(
 ) -> None:
     folders: dict[str, MemoryFolder] = {}
     monkeypatch.setattr(
-        "wheel_udf.checkpoint.lease.open_folder", lambda path: folders.setdefault(path, MemoryFolder())
+        "wheel_udf.checkpoint.lease.open_folder", lambda path, **_: folders.setdefault(path, MemoryFolder())
     )
     for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
