@@ -153,8 +153,9 @@ def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
     chosen = spark.conf.get(_FILE_MANAGER, None) is not None
     default_system = hadoop_configuration(spark).get("fs.defaultFS")
     is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
-    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, _PLAIN_RENAMES):
-        spark.conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
+    manager = versions.checkpoint_class(_PLAIN_RENAMES)
+    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, manager):
+        spark.conf.set(_FILE_MANAGER, manager)
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:
