@@ -286,14 +286,19 @@ class LeaseRecords:
             )
 
     def release(self) -> None:
-        """Gives the lease back: the next start takes it at once. Does nothing if it is lost, or not held."""
+        """Gives the lease back: the next start takes it at once. Does nothing if it is lost, or not held.
+
+        Raises:
+            Exception: Of the file system; it can be tried again.
+        """
         try:
             self.check()
         except LeaseError:
             return
         assert self.number is not None, "checked"
-        number, self.number = self.number + 1, None
+        number = self.number + 1
         self.files.create(self._name(number), json_bytes(_FREE))
+        self.number = None
         self._remove_before(number)
 
     def _tidy(self, number: int) -> None:

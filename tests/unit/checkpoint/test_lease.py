@@ -284,6 +284,24 @@ def test_a_lease_in_an_object_store_is_held_until_it_is_given_back(folders: dict
         assert again.is_held
 
 
+@pytest.mark.parametrize(("failures", "is_free"), [(1, True), (2, True), (9, False)])
+def test_a_lease_that_cannot_be_given_back_is_tried_again_and_then_reported(
+    folders: dict[str, MemoryFolder], caplog: pytest.LogCaptureFixture, failures: int, *, is_free: bool
+) -> None:
+    left = failures
+
+    def fail() -> None:
+        nonlocal left
+        if folders[PLACE].requests[-1] == "create" and left:
+            left -= 1
+            raise OSError("no answer")
+
+    with Lease(PLACE):
+        folders[PLACE].point = fail
+    assert ("wheel.lease/1" in folders[PLACE].files) == is_free
+    assert ("could not be given back: no answer" in caplog.text) != is_free
+
+
 def test_a_lease_in_an_object_store_is_asked_for_without_being_taken(
     folders: dict[str, MemoryFolder],
 ) -> None:
