@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.hdfs import server
-from tests.s3.job import Job
+from tests.s3.job import Job, sparks_file_manager
 from wheel_udf.spark import jars
 
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
 @pytest.fixture
 def hdfs_spark(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, which writes checkpoints in Spark's own way: a rename on HDFS replaces nothing."""
-    name = "spark.sql.streaming.checkpointFileManagerClass"
-    manager = spark.conf.get(name, None)
-    spark.conf.unset(name)
-    yield spark
-    if manager is not None:
-        spark.conf.set(name, manager)
+    with sparks_file_manager(spark):
+        yield spark
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.command_line import say
-from tests.s3.job import MODES, WAITING, at, command
+from tests.s3.job import MODES, WAITING, at, check_a_move, command
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.metrics.batch_log import read_batches
 
@@ -33,17 +33,7 @@ def test_a_job_on_hdfs_stops_goes_on_and_takes_acts_while_it_rests(job: Job, mod
 
 @pytest.mark.parametrize("mode", MODES)
 def test_pending_entries_move_to_another_checkpoint_over_hdfs(job: Job, mode: str) -> None:
-    job.scheduler(**MODES[mode])
-    job.send(command("soon", 10), command("late", 1200))
-    job("run", "--until", at(60))
-    job("export", "--to", f"{job.root}/export")
-    changes: dict[str, Any] = {"checkpoint": f"{job.root}/new"}
-    if mode == "tiered":
-        changes["store"] = {"path": f"{job.root}/new_store"}
-    job.scheduler(**MODES[mode] | changes)
-    job("import", "--from", f"{job.root}/export")
-    job("run", "--until", at(1800))
-    assert job.table("tables/out", "schedule_id") == [("late",), ("soon",)]
+    check_a_move(job, mode)
 
 
 def test_a_purgatory_on_hdfs_stops_and_goes_on(job: Job) -> None:

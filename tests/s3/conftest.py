@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.s3 import server
+from tests.s3.job import sparks_file_manager
 from wheel_udf.spark import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +36,10 @@ def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     configuration = hadoop_configuration(spark)
     for key, value in s3.settings.items():
         configuration.set(key, value)
-    manager = spark.conf.get(FILE_MANAGER, None)
-    spark.conf.unset(FILE_MANAGER)
-    yield spark
+    with sparks_file_manager(spark):
+        yield spark
     for key in s3.settings:
         configuration.unset(key)
-    spark.conf.unset(FILE_MANAGER)
-    if manager is not None:
-        spark.conf.set(FILE_MANAGER, manager)
 
 
 @pytest.fixture

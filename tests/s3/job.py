@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.command_line import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -101,3 +103,29 @@ class Job:
 
 def command(name: str, due: int, sent: int = 0, **more: Any) -> dict[str, Any]:
     return {"schedule_id": name, "deliver_at": at(due), "event_time": at(sent), "value": name, **more}
+
+
+def check_a_move(job: Job, mode: str) -> None:
+    """Pending entries move to another checkpoint, by an export on the same file system."""
+    job.scheduler(**MODES[mode])
+    job.send(command("soon", 10), command("late", 1200))
+    job("run", "--until", at(60))
+    job("export", "--to", f"{job.root}/export")
+    changes: dict[str, Any] = {"checkpoint": f"{job.root}/new"}
+    if mode == "tiered":
+        changes["store"] = {"path": f"{job.root}/new_store"}
+    job.scheduler(**MODES[mode] | changes)
+    job("import", "--from", f"{job.root}/export")
+    job("run", "--until", at(1800))
+    assert job.table("tables/out", "schedule_id") == [("late",), ("soon",)]
+
+
+@contextmanager
+def sparks_file_manager(spark: SparkSession) -> Iterator[None]:
+    """Inside, the session writes checkpoints as on another file system than the local one."""
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    manager = spark.conf.get(name, None)
+    spark.conf.unset(name)
+    yield
+    if manager is not None:
+        spark.conf.set(name, manager)

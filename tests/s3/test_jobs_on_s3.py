@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.command_line import say
-from tests.s3.job import MODES, WAITING, Job, at, command
+from tests.s3.job import MODES, WAITING, Job, at, check_a_move, command
 from wheel_udf.metrics.batch_log import read_batches
 
 if TYPE_CHECKING:
@@ -57,17 +57,7 @@ def test_a_job_on_s3_stops_goes_on_and_takes_acts_while_it_rests(job: Job, mode:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_pending_entries_move_to_another_checkpoint_over_s3(job: Job, mode: str) -> None:
-    job.scheduler(**MODES[mode])
-    job.send(command("soon", 10), command("late", 1200))
-    job("run", "--until", at(60))
-    job("export", "--to", f"{job.root}/export")
-    changes: dict[str, Any] = {"checkpoint": f"{job.root}/new"}
-    if mode == "tiered":
-        changes["store"] = {"path": f"{job.root}/new_store"}
-    job.scheduler(**MODES[mode] | changes)
-    job("import", "--from", f"{job.root}/export")
-    job("run", "--until", at(1800))
-    assert job.table("tables/out", "schedule_id") == [("late",), ("soon",)]
+    check_a_move(job, mode)
 
 
 def test_the_verbs_over_a_resting_job_read_and_change_what_is_on_s3(job: Job) -> None:

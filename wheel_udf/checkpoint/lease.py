@@ -35,8 +35,8 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -309,10 +309,22 @@ class Lease:
         self.close()
 
 
-def check_all(leases: Iterable[Lease]) -> None:
-    """Asks each lease: see :meth:`Lease.check`."""
-    for lease in leases:
-        lease.check()
+@contextmanager
+def holding(leases: Iterable[Lease]) -> Iterator[Callable[[], None]]:
+    """Inside, all these leases are held, taken in this order. Yields what raises a LeaseError if one is lost: call it
+    before each write.
+
+    Raises:
+        LeaseError: Another one holds one of them.
+    """
+    with ExitStack() as stack:
+        held = [stack.enter_context(lease) for lease in leases]
+
+        def require_leases() -> None:
+            for lease in held:
+                lease.check()
+
+        yield require_leases
 
 
 class _Loan(Lease):

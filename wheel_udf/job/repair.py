@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.inspection import Inspection
-from wheel_udf.checkpoint.lease import Lease, check_all
+from wheel_udf.checkpoint.lease import Lease, holding
 from wheel_udf.checkpoint.planned_settings import PlannedSettings
 from wheel_udf.checkpoint.repair import Decision, Evidence, apply_repair, decide_repair
 from wheel_udf.checkpoint.spark_logs import last_committed, last_planned
@@ -80,19 +78,19 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         CheckpointError: There is no checkpoint, or its identity is damaged.
     """
     paths = _paths(config)
-    with session(config.name, config.checkpoint), ExitStack() as stack:
-        held: list[Lease] = []
-        of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
-        for lease in [*of_store, *map(Lease, paths)]:
-            if asked.dry_run:
-                lease.require_free()
-            else:
-                held.append(stack.enter_context(lease))
+    of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
+    leases = [*of_store, *map(Lease, paths)]
+    with (
+        session(config.name, config.checkpoint),
+        holding([] if asked.dry_run else leases) as require_leases,
+    ):
+        for lease in leases if asked.dry_run else ():
+            lease.require_free()
         parts = [_part(config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
                 print_line(line)
-        return report_repair(parts, print_line, partial(check_all, held), dry_run=asked.dry_run)
+        return report_repair(parts, print_line, require_leases, dry_run=asked.dry_run)
 
 
 def _paths(config: AnyConfig) -> list[str]:

@@ -84,13 +84,11 @@ class BatchLog:
             _log.warning("the batch log %s cannot be written: %s", self._place, in_short(fault))
 
     def _append(self, at_ms: int, content: bytes) -> None:
-        if self._ring is None:
+        if self._ring is None or self._begun_ms is None or at_ms >= self._begun_ms + _FILE_MS:
             folder, local = open_folder(self._place), local_folder(self._place)
-            self._ring = (
-                _RemoteRing(folder, self._write_after_s, self._warn) if local is None else _LocalRing(local)
-            )
-        if self._begun_ms is None or at_ms >= self._begun_ms + _FILE_MS:
-            folder = open_folder(self._place)
+            if self._ring is None:
+                after_s = self._write_after_s
+                self._ring = _RemoteRing(folder, after_s, self._warn) if local is None else _LocalRing(local)
             # A wall clock that was set back must not begin a file before the newest.
             self._begun_ms = max(at_ms, *(begun_ms + 1 for begun_ms, _ in _files(folder)), 0)
             self._ring.begin(f"{self._begun_ms:015d}{_SUFFIX}")

@@ -131,7 +131,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         fired = with_source(fired_rows)
         usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
         tasks = _tasks(fired, usable, waiting, largest_to, batch)
-        left_out = [*_run_all(spark, tasks, batch_id), *not_sent]
+        left_out = [*_run_all(spark, tasks, batch), *not_sent]
         reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
         refused = sum(left.row_count for left in left_out)
         if reasons or refused or rejected:
@@ -174,13 +174,8 @@ def _tasks(
         tasks.append(_Task([name], partial(_write_table, sink, rows, name, batch)))
     for joint_sink, rows_to in joint.items():
         run = partial(joint_sink.write_all, fired, rows_to, largest_to=largest_to, shape=batch.shape)
-        tasks.append(_Task(list(rows_to), partial(_after_check, batch, run), is_joint=True))
+        tasks.append(_Task(list(rows_to), run, is_joint=True))
     return tasks
-
-
-def _after_check(batch: _Batch, run: Callable[[], LeftOut]) -> LeftOut:
-    batch.require_lease()
-    return run()
 
 
 def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
@@ -192,7 +187,6 @@ def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
 
 def _write_table(sink: Sink, rows: DataFrame, name: str, batch: _Batch) -> LeftOut:
     """Writes the rows; reports them as left out if the destination has become unwritable since the check."""
-    batch.require_lease()
     try:
         sink.write(rows, name, app_id=batch.app_id, batch_id=batch.batch_id, shape=batch.shape)
     except Exception:
@@ -203,7 +197,7 @@ def _write_table(sink: Sink, rows: DataFrame, name: str, batch: _Batch) -> LeftO
     return LeftOut({})
 
 
-def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list[LeftOut]:
+def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch: _Batch) -> list[LeftOut]:
     """Runs all writes, several at the same time; returns what each has left out.
 
     Raises:
@@ -212,13 +206,18 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
     """
     if not tasks:
         return []
+
+    def run(task: _Task) -> LeftOut:
+        batch.require_lease()
+        return task.run()
+
     faults: list[tuple[_Task, Exception]] = []
     done: list[LeftOut] = []
     threads = WRITES_AT_ONCE + sum(task.is_joint for task in tasks)
     with ThreadPoolExecutor(threads, thread_name_prefix="wheel-sink") as pool:
         # Each task gets its own copy of the stream's local properties (job group, scheduler pool). Spark changes them
         # while it runs, so a shared copy would mix up the ids of queries that run at the same time.
-        running = [(task, pool.submit(inheritable_thread_target(spark)(task.run))) for task in tasks]
+        running = [(task, pool.submit(inheritable_thread_target(spark)(run), task)) for task in tasks]
         for task, future in running:
             try:
                 done.append(future.result())
@@ -229,7 +228,7 @@ def _run_all(spark: SparkSession, tasks: Sequence[_Task], batch_id: int) -> list
     if faults:
         failed, names = (sum(len(task.names) for task in some) for some in ([t for t, _ in faults], tasks))
         causes = "; ".join(f"{_named(task.names)}: {_in_short(fault)}" for task, fault in faults)
-        what = f"{failed} of {names} destinations of batch {batch_id} could not be written ({causes})"
+        what = f"{failed} of {names} destinations of batch {batch.batch_id} could not be written ({causes})"
         hint = "repair it and restart: the missing part of the batch is then written"
         raise SinkError(what, hint=hint) from faults[0][1]
     return done

@@ -100,13 +100,13 @@ class DeltaSink:
         stands = looked or self._stands(spark, place)
         if not stands and not self.create and destination is not None:
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
+        statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+        properties = {**TABLE_PROPERTIES, _STATISTICS: statistics}
         if not stands and creates_alone(spark, place):
-            statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-            create_once(place, frame.schema, {**TABLE_PROPERTIES, _STATISTICS: statistics})
+            create_once(place, frame.schema, properties)
         elif not stands:
             transaction = {"txnAppId": app_id, "txnVersion": str(batch_id), "mergeSchema": "false"}
-            statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-            options = {**transaction, **TABLE_PROPERTIES, _STATISTICS: statistics}
+            options = {**transaction, **properties}
             try:
                 frame.write.format("delta").mode("append").options(**options).save(place)
             except Exception:

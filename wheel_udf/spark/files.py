@@ -27,6 +27,7 @@ from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.paths import local_path
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.object_stores import is_in_object_store, knows_settings, object_folder
+from wheel_udf.spark.running import running_session
 
 
 class _LocalFolder:
@@ -162,11 +163,7 @@ def needs_session(path: str) -> bool:
 
 def waits_for_session(path: str) -> bool:
     """Whether a folder cannot be opened yet: it needs a Spark session, and none runs."""
-    if not needs_session(path):
-        return False
-    from wheel_udf.spark.running import running_session  # only then: it loads pyspark
-
-    return running_session() is None
+    return needs_session(path) and running_session() is None
 
 
 def parsed_json(content: bytes) -> Any:

@@ -12,16 +12,15 @@ Settings, each from the first place that has it::
 :func:`store_options` maps them to the names of the Rust library ``object_store``, which delta-rs takes as well
 (``storage_options``).
 
-Caveats: the settings of a bucket are read once for a session. A file is one request of at most 10 s, a few times; the
-profile files of the AWS command line and Hadoop's providers of credentials are not read. Without a session the markers
-that Hadoop makes for empty folders stay when a folder is removed.
+Caveats: the settings of a bucket are read once for a session. A file is one request, of at most 10 s unless more is
+asked for. The profile files of the AWS command line and Hadoop's providers of credentials are not read. Without a
+session the markers that Hadoop makes for empty folders stay when a folder is removed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -32,6 +31,7 @@ from wheel_udf.common.errors import CheckpointError, ConfigError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.secrets import remember_options
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
+from wheel_udf.spark.running import running_session
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -151,7 +151,7 @@ def _of_azure(authority: str, setting: Setting) -> dict[str, str]:
 
 def options_of(path: str) -> dict[str, str]:
     """Returns :func:`store_options` with the settings of the running session, or of the files that it would read."""
-    session = _session()
+    session = running_session()
     if session is not None:
         from wheel_udf.spark.jvm import hadoop_configuration
 
@@ -196,7 +196,7 @@ def object_folder(
     longest_s = LONGEST_S if request_s is None else request_s
     if options is not None:
         return folder_in(_store_with(root, tuple(sorted(options.items())), longest_s), key.strip("/"), root)
-    session = _session()
+    session = running_session()
     if session is None and not knows_settings():
         raise CheckpointError("this path needs a running Spark session", field="checkpoint", value=path)
     application = None if session is None else str(session.sparkContext.applicationId)
@@ -212,14 +212,6 @@ def folder_in(store: ObjectStore, key: str, root: str) -> Folder:
         root: The URI of the store, for messages.
     """
     return _ObjectFolder(store, key, root)
-
-
-def _session() -> SparkSession | None:
-    if "pyspark" not in sys.modules:  # to load it takes longer than to take a lease
-        return None
-    from wheel_udf.spark.running import running_session
-
-    return running_session()
 
 
 @lru_cache(maxsize=32)
@@ -314,7 +306,7 @@ class _ObjectFolder:
         at = self._at(name)
         below = [each["path"] for chunk in obstore.list(self._store, at) for each in chunk]
         self._delete(below or [at])
-        session = _session()
+        session = running_session()
         if session is not None:
             _remove_markers(session, self.name(name))
 

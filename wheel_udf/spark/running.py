@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -21,7 +22,11 @@ def running_session() -> SparkSession | None:
 
     Of a session of :func:`build_session` itself: after a batch function has called ``createDataFrame`` pyspark calls
     the copy active that Spark made for the query, in all threads that have an active one.
+
+    A process that has not loaded pyspark runs none; to load it takes longer than to take a lease.
     """
+    if "pyspark" not in sys.modules:
+        return None
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 

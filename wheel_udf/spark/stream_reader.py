@@ -35,7 +35,7 @@ else:
 Offset = dict[str, Any]
 
 BOUNDS_SOURCES = SupportsTriggerAvailableNow.__module__ != __name__
-"""Whether this Spark tells a Python source that its input is bounded; see :mod:`wheel_udf.spark.triggers`."""
+"""Whether this Spark tells a Python source that its input is bounded; see :mod:`wheel_udf.spark.queries`."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -2,7 +2,7 @@
 
 What a version of Spark lacks is asked in one place for each, all in this room: a Python source that knows where its
 next batch begins (:mod:`wheel_udf.spark.stream_reader`), a run that ends with its input
-(:mod:`wheel_udf.spark.triggers`), rows as Arrow (:mod:`wheel_udf.spark.arrow_groups`), names of classes
+(:mod:`wheel_udf.spark.queries`), rows as Arrow (:mod:`wheel_udf.spark.arrow_groups`), names of classes
 (:mod:`wheel_udf.spark.session`). ``docs/platforms.md`` has the table for users.
 
 Standard library only: it runs before the packages are installed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.identity import Identity, identity_of
-from wheel_udf.checkpoint.lease import Lease, check_all
+from wheel_udf.checkpoint.lease import Lease, holding
 from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_batch
 from wheel_udf.common.errors import TransferError
 from wheel_udf.control.source import is_clock_offset
@@ -51,9 +51,8 @@ def at_rest(work: PendingWork) -> Iterator[tuple[Identity, Callable[[], None]]]:
     """
     parts = parts_of(work)
     identities = [identity_of(part) for part in parts]
-    with ExitStack() as stack:
-        leases = [stack.enter_context(store_lease(work.store.path))] if work.store is not None else []
-        leases += [stack.enter_context(Lease(part)) for part in parts]
+    of_store = [] if work.store is None else [store_lease(work.store.path)]
+    with holding([*of_store, *map(Lease, parts)]) as require_leases:
         for part in parts:
             _require_finished(part)
         if waiting := work.acts_waiting():
@@ -63,7 +62,7 @@ def at_rest(work: PendingWork) -> Iterator[tuple[Identity, Callable[[], None]]]:
                 value=f"{waiting} acts",
                 hint=FINISH,
             )
-        yield identities[-1], partial(check_all, leases)
+        yield identities[-1], require_leases
 
 
 def parts_of(work: PendingWork) -> Sequence[str]:

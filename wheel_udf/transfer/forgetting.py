@@ -30,14 +30,12 @@ Cost: an export and an import, and space for both on the disk. Other places: :mo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from wheel_udf.checkpoint.identity import TIERED_PARTS, identity_of
-from wheel_udf.checkpoint.lease import Lease, check_all
+from wheel_udf.checkpoint.lease import Lease, holding
 from wheel_udf.checkpoint.move_marks import (
     FORGETTING,
     empty_for_import,
@@ -149,8 +147,7 @@ def finish_forgetting(checkpoint: str, begin: Import, *, store: str | None = Non
         )
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS] if is_tiered else [checkpoint]
     export_id = manifest.export_id
-    with ExitStack() as stack:
-        leases = [stack.enter_context(Lease(part)) for part in parts]
+    with holding(map(Lease, parts)) as require_leases:
         marks = [
             mark for part in parts for mark in (export_mark(part), import_mark(part)) if mark is not None
         ]
@@ -158,9 +155,9 @@ def finish_forgetting(checkpoint: str, begin: Import, *, store: str | None = Non
         if is_begun and not all(is_emptied(part, export_id) for part in parts):
             if store is not None:
                 # The lease of the store is in its folder; those of the checkpoint exclude the job.
-                _remove(store, partial(check_all, leases))
+                _remove(store, require_leases)
             for part in parts:
-                empty_for_import(part, export_id, folder, partial(check_all, leases))
+                empty_for_import(part, export_id, folder, require_leases)
     if is_begun:
         begin(folder)
     # Not begun: the job may have gone on since the export.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.chunk_place import chunks_of_tasks
 from wheel_udf.checkpoint.identity import open_checkpoint
-from wheel_udf.checkpoint.lease import Lease, check_all
+from wheel_udf.checkpoint.lease import Lease, holding
 from wheel_udf.checkpoint.move_marks import import_mark, mark_import
 from wheel_udf.checkpoint.spark_logs import last_planned, source_log, state_format, write_source_log
 from wheel_udf.commands.delay_levels import fingerprint
@@ -187,8 +187,7 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
     Raises:
         TransferError: One of them holds something else.
     """
-    with ExitStack() as stack:
-        leases = [stack.enter_context(Lease(part)) for part in parts]
+    with holding(map(Lease, parts)) as require_leases:
         marks = [import_mark(part) for part in parts]
         for part, mark in zip(parts, marks, strict=True):
             other = mark is not None and mark.export_id != manifest.export_id
@@ -202,11 +201,11 @@ def beginning(manifest: Manifest, folder: str, parts: Sequence[str]) -> Iterator
         done = all(mark is not None and mark.done for mark in marks)
         if not done:
             for part in parts:
-                check_all(leases)
+                require_leases()
                 mark_import(part, manifest.export_id, folder, done=False)
         yield not done
         for part in parts:
-            check_all(leases)
+            require_leases()
             mark_import(part, manifest.export_id, folder, done=True)
 
 

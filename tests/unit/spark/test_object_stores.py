@@ -11,7 +11,7 @@ from obstore.store import LocalStore, MemoryStore
 from wheel_udf.common import extras
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.secrets import forget_at_end, hide, in_short
-from wheel_udf.spark import object_stores
+from wheel_udf.spark import object_stores, running
 from wheel_udf.spark.files import needs_session, open_folder
 from wheel_udf.spark.folder import Folder
 from wheel_udf.spark.object_stores import (
@@ -197,7 +197,7 @@ def test_without_a_session_the_settings_are_those_of_the_users_spark_defaults(
 ) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.hadoop.fs.s3a.access.key  theirs\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(object_stores, "sys", type("NoSpark", (), {"modules": {}}))
+    monkeypatch.setattr(running, "sys", type("NoSpark", (), {"modules": {}}))
     assert object_stores.options_of("s3a://bucket/job") == {"aws_access_key_id": "theirs"}
 
 
