@@ -39,7 +39,7 @@ from wheel_udf.spark.jvm import (
     java_gateway,
 )
 from wheel_udf.spark.private_api import installed_versions, private_apis
-from wheel_udf.spark.versions import checkpoint_class
+from wheel_udf.spark.versions import checkpoint_class, minor_version
 from wheel_udf.stream.sharding import shard_keys
 from wheel_udf.stream.worker import batch_of_task
 from wheel_udf.tables import delta_log
@@ -120,9 +120,17 @@ def checkpoint_files(spark: SparkSession, table: str) -> None:
 @canary("plain_renames")
 def plain_renames(spark: SparkSession, table: str) -> None:
     spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
-    session.use_plain_renames(spark, f"file://{table}")
+    session.fit_to_checkpoint(spark, f"file://{table}")
     chosen = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None)
     assert chosen == checkpoint_class(session._PLAIN_RENAMES), "the class is there, and chosen"
+    if minor_version() in ("4.0", "4.1"):
+        return  # no files of checksums there
+    assert spark.conf.get(session._CHECKSUM_FILES) == "true", "the setting is there"
+    try:
+        session.fit_to_checkpoint(spark, "s3a://bucket/checkpoint")
+        assert spark.conf.get(session._CHECKSUM_FILES) == "false"
+    finally:
+        spark.conf.unset(session._CHECKSUM_FILES)
 
 
 @canary("checkpoint_format")

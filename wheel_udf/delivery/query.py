@@ -74,7 +74,8 @@ def deliver(
             is taken.
 
     Returns:
-        The running query.
+        The running query. One whose lease is lost is stopped, and the loss is logged as an error: awaiting it then
+        returns as after ``stop()``, or raises the LeaseError of the batch that was in progress.
 
     Raises:
         ContractError: `scheduled` was not made by ``schedule()``.

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -25,6 +25,7 @@ _STATE_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _NAMED_BY_WRITER: Final = 2
 READS_STATE_OF_FORMAT_2: Final = minor_version() != "4.0"
 
+_setting_format = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
@@ -58,34 +59,41 @@ def state_of_format(spark: SparkSession, found: int | None) -> Iterator[None]:
         found: The format of the checkpoint, which the first start has fixed; None of a new one: that of the settings,
             and 1 on Spark 4.0, whose reader of state knows no other.
     """
-    before = str(spark.conf.get(_STATE_FORMAT, "1"))
-    wanted = str(found or (before if READS_STATE_OF_FORMAT_2 else 1))
-    if wanted == before:
-        yield
-        return
-    spark.conf.set(_STATE_FORMAT, wanted)
-    try:
-        yield
-    finally:
-        spark.conf.set(_STATE_FORMAT, before)
+    with _setting_format:
+        before = str(spark.conf.get(_STATE_FORMAT, "1"))
+        spark.conf.set(_STATE_FORMAT, str(found or (before if READS_STATE_OF_FORMAT_2 else 1)))
+        try:
+            yield
+        finally:
+            spark.conf.set(_STATE_FORMAT, before)
 
 
-def use_readable_state(spark: SparkSession, found: int | None) -> bool:
-    """Prepares a session for frames of the state of a checkpoint; False if this Spark cannot read state of its format.
+def session_that_reads_state(spark: SparkSession, found: int | None) -> SparkSession | None:
+    """Returns a session for frames of the state of a checkpoint; None if this Spark cannot read state of its format.
 
-    It stays prepared: a frame reads when it is computed.
+    It is the given one, or one beside it if the given one writes state of a format that this Spark cannot read.
     """
-    if not READS_STATE_OF_FORMAT_2:
+    if READS_STATE_OF_FORMAT_2:
+        return spark
+    if found == _NAMED_BY_WRITER:
+        return None
+    if spark.conf.get(_STATE_FORMAT, "1") != "1":
+        spark = spark.newSession()
         spark.conf.set(_STATE_FORMAT, "1")
-    return READS_STATE_OF_FORMAT_2 or found != _NAMED_BY_WRITER
+    return spark
 
 
-def _stop_at_end(query: StreamingQuery) -> None:
-    try:
-        query.processAllAvailable()
-        stop_between_batches(query)
-    except Exception as fault:  # noqa: BLE001  # awaitTermination elsewhere reports the query's error
-        _log.debug("the query has ended: %s", fault)
+def _stop_at_end(query: StreamingQuery, *, pause_s: float = 1) -> None:
+    # The query's own error is for whoever awaits it. After any other the run must still end.
+    with suppress(Exception):
+        while query.isActive:
+            try:
+                query.processAllAvailable()
+                stop_between_batches(query)
+            except Exception as fault:  # noqa: BLE001  # of py4j, or a stop that took too long
+                if query.isActive:
+                    _log.warning("the end of the input is awaited once more, after: %s", fault)
+                    threading.Event().wait(pause_s)
 
 
 def end_offsets(query: StreamingQuery) -> list[Any] | None:

@@ -37,6 +37,7 @@ from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.interrupts import at_end
 from wheel_udf.spark.jvm import hadoop_configuration, has_class, java_class
 from wheel_udf.spark.local_mode import JVM_OPTIONS, METRICS
+from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.spark.private_api import required
 from wheel_udf.spark.running import note_built, running_session
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CHECKSUM_FILES = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 _PLAIN_RENAMES = "FileSystemBasedCheckpointFileManager"
 _DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
 _PACKAGES = "spark.jars.packages"
@@ -65,9 +67,8 @@ def build_session(
         master: Where to run, ``local[2]`` for example; default is spark-submit's setting, else that of
             ``conf/spark-defaults.conf``.
         conf: Spark settings that override all others.
-        checkpoint: Where the queries of the session keep their checkpoints. If that is a local path, a session that is
-            started here writes checkpoints in the faster way of :func:`use_plain_renames`; a running one is left as it
-            is.
+        checkpoint: Where the queries of the session keep their checkpoints. A session that is started here writes them
+            as :func:`fit_to_checkpoint` says; a running one is left as it is.
 
     Returns:
         The session. Stop it with :func:`stop_session`.
@@ -87,7 +88,7 @@ def build_session(
     spark = _submitted(app_name, given) if _is_submitted() else _start(app_name, local_settings(given))
     note_built(spark)
     if checkpoint is not None:
-        use_plain_renames(spark, checkpoint)
+        fit_to_checkpoint(spark, checkpoint)
     return spark
 
 
@@ -136,26 +137,33 @@ def close_states(spark: SparkSession) -> None:
             java_class(spark, "org.apache.spark.sql.execution.streaming.state.StateStore").stop()
 
 
-def use_plain_renames(spark: SparkSession, checkpoint: str) -> None:
-    """Lets all queries of a session write their checkpoints by plain renames, if the checkpoint is on a local path.
+def fit_to_checkpoint(spark: SparkSession, checkpoint: str) -> None:
+    """Lets all queries of a session write their checkpoints in the way that is cheapest where the checkpoint lies.
 
-    For the owner of the session: it is a setting of the whole session, and every query of it must keep its checkpoint
-    on a local path.
+    For the owner of the session: these are settings of the whole session, and every query of it must keep its
+    checkpoint there. Spark has no such option for one query, and a setting made only while a query starts would be
+    inherited by queries that start beside it. A setting of the user is not changed.
 
-    Spark's default goes through Hadoop's ``FileContext``, which on a local path runs a program (``ls``, ``readlink``)
-    for several questions about each file. A rename on a local path is atomic and replaces the target, which
-    is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays there. A setting of the
-    user is not changed.
+    On a local path, by plain renames. Spark's default goes through Hadoop's ``FileContext``, which on a local path runs
+    a program (``ls``, ``readlink``) for several questions about each file. A rename on a local path is atomic and
+    replaces the target, which is all that the checkpoint needs. A rename on HDFS does not replace, so the default stays
+    there.
 
-    Spark has no such option for one query, and a setting made only while a query starts would be inherited by queries
-    that start beside it.
+    In an object store, without a second file of checksums beside each file of the state: the store checks what it
+    receives and what it keeps, and these files are a third of the requests of a batch.
     """
-    chosen = spark.conf.get(_FILE_MANAGER, None) is not None
     default_system = hadoop_configuration(spark).get("fs.defaultFS")
     is_local = default_system.startswith("file:") or checkpoint.startswith("file:")
     manager = versions.checkpoint_class(_PLAIN_RENAMES)
-    if not chosen and is_local and local_folder(checkpoint) is not None and has_class(spark, manager):
-        spark.conf.set(_FILE_MANAGER, manager)
+    if is_local and local_folder(checkpoint) is not None and has_class(spark, manager):
+        _set_unless_chosen(spark, _FILE_MANAGER, manager)
+    if is_in_object_store(checkpoint):
+        _set_unless_chosen(spark, _CHECKSUM_FILES, "false")
+
+
+def _set_unless_chosen(spark: SparkSession, key: str, value: str) -> None:
+    if spark.conf.get(key, None) is None:
+        spark.conf.set(key, value)
 
 
 def read_defaults(folder: Path | None) -> dict[str, str]:

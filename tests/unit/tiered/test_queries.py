@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
+from wheel_udf.spark import queries
 from wheel_udf.spark.queries import stop_between_batches
 from wheel_udf.tiered.queries import Position, planned_position
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 class Query:
@@ -79,3 +83,20 @@ def test_a_stop_that_is_asked_for_meanwhile_waits_no_longer_than_any_other() -> 
     query = Query(looks=20)
     stop(query, lambda: query.left < 10)  # type: ignore[arg-type]
     assert query.stopped_with == 7
+
+
+def test_the_end_of_the_input_is_awaited_again_after_an_error_that_did_not_end_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queries, "stop_between_batches", lambda query: query.stop())
+    query = Mock(isActive=True)
+    query.processAllAvailable.side_effect = [ConnectionError("py4j: broken pipe"), None]
+
+    def stop() -> None:
+        query.isActive = False
+
+    query.stop.side_effect = stop
+    queries._stop_at_end(query, pause_s=0)
+
+    assert query.processAllAvailable.call_count == 2
+    assert not query.isActive
