@@ -151,15 +151,15 @@ def started(kind: str, server: Server, port: int, folder: Path) -> Iterator[Job]
         job.end()
 
 
-def measure(kind: str, batches: int, pending: int, server: Server, folder: Path) -> Measured:
+def measure(kind: str, batches: int, rows: int, pending: int, server: Server, folder: Path) -> Measured:
     """The first batch is not measured: it makes the tables."""
     found = Measured()
     with slow_proxy(server.port, DELAY_S) as proxy:
         if pending:
             send(server, kind, -1, pending, "1 day")
-        send(server, kind, 0)
+        send(server, kind, 0, rows)
         with started(kind, server, proxy.port, folder) as job:
-            job.wait_until_fired(ROWS)
+            job.wait_until_fired(rows)
             time.sleep(2 * QUIET_S)
             before = Counter(server.requests())
             time.sleep(REST_S)
@@ -168,8 +168,8 @@ def measure(kind: str, batches: int, pending: int, server: Server, folder: Path)
                 begin_s, before = time.monotonic(), Counter(server.requests())
                 proxy.asked.clear()
                 moved = proxy.sent + proxy.received
-                send(server, kind, number)
-                job.wait_until_fired((number + 1) * ROWS)
+                send(server, kind, number, rows)
+                job.wait_until_fired((number + 1) * rows)
                 found.seconds.append(time.monotonic() - begin_s)
                 time.sleep(QUIET_S)
                 share = (time.monotonic() - begin_s) / REST_S
@@ -181,15 +181,13 @@ def measure(kind: str, batches: int, pending: int, server: Server, folder: Path)
     return found
 
 
-def send(server: Server, kind: str, number: int) -> None:
+def send(server: Server, kind: str, number: int, rows: int, delay: str = "0 seconds") -> None:
     """Writes a file of commands, behind the proxy's back."""
-    rows = (
-        {"schedule_id": f"{number}-{row}", "delay": "0 seconds", "value": "x" * 96} for row in range(ROWS)
-    )
-    server.put(f"{kind}/in/{number:03}.json", "".join(json.dumps(row) + "\n" for row in rows))
+    commands = ({"schedule_id": f"{number}-{row}", "delay": delay, "value": "x" * 96} for row in range(rows))
+    server.put(f"{kind}/in/{number:03}.json", "".join(json.dumps(each) + "\n" for each in commands))
 
 
-def lines_of(found: dict[str, Measured]) -> list[Line]:
+def lines_of(found: dict[str, Measured], rows: int) -> list[Line]:
     """The comparisons with the plain query, and the requests of a minute at rest."""
     plain, lines = found.get("plain"), []
     for kind, each in found.items():
@@ -198,7 +196,7 @@ def lines_of(found: dict[str, Measured]) -> list[Line]:
         lines += [
             Line(
                 case=kind,
-                what=f"requests of a batch of {ROWS:,} rows",
+                what=f"requests of a batch of {rows:,} rows",
                 figure=each.requests,
                 unit="",
                 beside=beside and beside.requests,
@@ -243,6 +241,9 @@ def main() -> int:
         "--show", type=int, default=0, metavar="N", help="the N most frequent requests of the last batch"
     )
     parser.add_argument(
+        "--rows", type=int, default=ROWS, metavar="N", help=f"rows of each (default {ROWS:,})"
+    )
+    parser.add_argument(
         "--pending", type=int, default=0, metavar="N", help="entries that are pending meanwhile"
     )
     arguments = parser.parse_args()
@@ -251,11 +252,13 @@ def main() -> int:
         (Path(name) / "s3").mkdir()
         with running(Path(name) / "s3") as server:
             for kind in arguments.only:
-                found[kind] = each = measure(kind, arguments.batches, arguments.pending, server, Path(name))
+                found[kind] = each = measure(
+                    kind, arguments.batches, arguments.rows, arguments.pending, server, Path(name)
+                )
                 for request, count in each.last.most_common(arguments.show):
                     print(f"  {count:4}  {request}", flush=True)
                 print(f"{kind}: at rest {_parts(each.rest)}; a batch {_parts(each.batches[-1])}", flush=True)
-    lines = lines_of(found)
+    lines = lines_of(found, arguments.rows)
     file = HERE / "build" / "bench-s3.json"
     report.write_json(
         file, report.document(lines, {"details": {kind: each.record() for kind, each in found.items()}})
