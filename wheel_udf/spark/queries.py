@@ -25,7 +25,7 @@ _STATE_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _NAMED_BY_WRITER: Final = 2
 READS_STATE_OF_FORMAT_2: Final = minor_version() != "4.0"
 
-_setting_format = threading.Lock()
+_starting = threading.RLock()
 _log = logging.getLogger(__name__)
 
 
@@ -40,16 +40,18 @@ def start_with(writer: DataStreamWriter, trigger: str, *, python_source: bool = 
         trigger: An interval such as ``1 second``, :data:`AVAILABLE_NOW` or :data:`ONCE`.
         python_source: Whether one of its sources is written in Python.
     """
-    if trigger == AVAILABLE_NOW and python_source and not BOUNDS_SOURCES:
-        query = writer.trigger(processingTime=_AT_ONCE).start()
+    runs_on = trigger == AVAILABLE_NOW and python_source and not BOUNDS_SOURCES
+    options = {"processingTime": _AT_ONCE} if runs_on else _TRIGGERS.get(trigger, {"processingTime": trigger})
+    with _starting:  # Spark copies the settings of the session meanwhile
+        query = writer.trigger(**options).start()
+    if runs_on:
         threading.Thread(target=_stop_at_end, args=(query,), name="wheel-end-of-input", daemon=True).start()
-        return query
-    return writer.trigger(**_TRIGGERS.get(trigger, {"processingTime": trigger})).start()
+    return query
 
 
 @contextmanager
 def state_of_format(spark: SparkSession, found: int | None) -> Iterator[None]:
-    """Queries that start within it write state of a format.
+    """Queries that start within it write state of a format; others wait until it ends.
 
     In format 2 a version of the state has the name of the task that wrote it. In format 1 a task that outlives its
     batch may write a version once more; that changes nothing, because a batch is computed from what is in the logs.
@@ -59,7 +61,7 @@ def state_of_format(spark: SparkSession, found: int | None) -> Iterator[None]:
         found: The format of the checkpoint, which the first start has fixed; None of a new one: that of the settings,
             and 1 on Spark 4.0, whose reader of state knows no other.
     """
-    with _setting_format:
+    with _starting:
         before = str(spark.conf.get(_STATE_FORMAT, "1"))
         spark.conf.set(_STATE_FORMAT, str(found or (before if READS_STATE_OF_FORMAT_2 else 1)))
         try:
