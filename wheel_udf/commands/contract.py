@@ -43,6 +43,8 @@ class Contract:
         max_ahead_ms: How far ``event_time`` may be after the time of the batch, in ms.
         max_lateness_ms: ``max_lateness`` of rows without one, in ms. None: deliver however late.
         levels: The policy of delay levels (:mod:`wheel_udf.commands.delay_levels`). None: there are none.
+        time_zone: The zone of rows without one.
+        most_missed: Most occurrences of a series that are released late with ``on_missed: all``.
         from_batch: Whether ``max_delay_ms`` counts from the time of the batch where that is before ``event_time``, as
             with the processing clock: else an event time of the far future would make any due time a short delay.
 
@@ -57,6 +59,8 @@ class Contract:
     max_ahead_ms: int | None = None
     max_lateness_ms: int | None = None
     levels: Levels | None = None
+    time_zone: str = "UTC"
+    most_missed: int = 1_000
     from_batch: bool = False
 
     def __post_init__(self) -> None:

@@ -17,6 +17,15 @@ input column            accepted types, and meaning
 ``key``, ``value``      binary or string
 ``headers``             array of structs (key, value) or map; their keys and values binary or string
 ``max_lateness``        as ``delay``, not negative; null: the contract's
+``spread``              as ``delay``, not negative: a hash of the id moves the due time within it
+``repeat``              string: the rule of a series (:mod:`wheel_udf.recurrence.rule`); then no due time is needed
+``time_zone``           string: a name (``Europe/Paris``) or an offset; null: the contract's
+``starts_at``           as ``deliver_at``: the series has no occurrence before it; so do ``deliver_at`` and ``delay``
+``until``               as ``event_time``: the series has no occurrence after it
+``count``               a whole number from 1: how many occurrences there are
+``on_missed``           string: ``latest`` (also null), ``all`` or ``none``
+``on_gap``              string: ``shift`` (also null) or ``skip``
+``on_fold``             string: ``first`` (also null), ``last`` or ``both``
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
 ``source_deliver_at``   timestamp: ``deliver_at`` as the source has read it; used instead of its text
@@ -36,6 +45,9 @@ whatever the contract allows; one before the year 1900 is ``due_too_early``. Wit
 (:mod:`wheel_udf.commands.delay_levels`) ``deliver_at_ms`` is when the wheel is to release the row, and the requested
 time, which ``max_delay`` limits, is ``deliver_at_ms - level_error_ms``.
 
+A series has no ``deliver_at_ms``: the wheel computes its occurrences (:mod:`wheel_udf.policies.series`). Without a
+beginning of its own, the first one is the first after ``event_time``; with one, the first that is not before it.
+
 Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
 than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was CANCEL; ``schedule_id`` is cut to
 512 characters, and null if it was not UTF-8; ``destination`` is cut to 249 characters; ``deliver_at_ms`` is null
@@ -53,7 +65,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
-from wheel_udf.commands import readers as read, time_readers as times
+from wheel_udf.commands import readers as read, series_columns as series, time_readers as times
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.delay_levels import NO_LEVEL
 from wheel_udf.commands.generated_code import evaluate_once, interpreted, uncompiled
@@ -108,16 +120,16 @@ def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
     If `exact`, the case of the names counts, as it does for keys of JSON.
 
     Raises:
-        ContractError: Neither ``deliver_at`` nor ``delay`` is there; the hint names the closest column.
+        ContractError: None of ``deliver_at``, ``delay`` and ``repeat`` is there; the hint names the closest column.
     """
     found = {name if exact else name.lower() for name in names}
-    if found.isdisjoint(DUE_COLUMNS):
+    if found.isdisjoint((*DUE_COLUMNS, "repeat")):
         shown_names = [name for name in names if not name.startswith(("_", "source_"))]
         raise ContractError(
             "the commands have no column with a due time",
             field="columns found",
             value=", ".join(shown_names),
-            rule=f"a column {' or '.join(DUE_COLUMNS)}",
+            rule=f"a column {', '.join(DUE_COLUMNS)} or repeat",
             hint=meant(shown_names, DUE_COLUMNS, _NAMES) or "for cancels alone add a column delay of nulls",
         )
 
@@ -156,12 +168,15 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         frame = frame.select("*", level_ms.alias("_level_ms"))
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
-    common, schedules = common_rules(given, contract), schedule_rules(given, contract)
+    common = common_rules(given, contract)
+    schedules = schedule_rules(given, contract) + series.rules(given)
     # Only the common rules apply to a CANCEL.
     rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
     frame = frame.select("*", first_broken(rules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
-    leveled = [] if contract.levels is None else _leveled()
+    leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
+    if "repeat" in given:
+        leveled += series.output_columns(given, contract)
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 
 
@@ -176,13 +191,14 @@ def _read(given: Inputs, contract: Contract) -> list[Column]:
         (given["op"].read(_op) if "op" in given else F.lit(SCHEDULE).cast("byte")).alias("_op"),
         column("seq", read.whole_number, "long").alias("_seq"),
         times.of_source_or(given, SOURCE_DELIVER_AT, at_ms, round_up=True).alias("_at_ms"),
-        column("delay", _duration_parts, "array<string>").alias("_delay_parts"),
+        column("delay", times.duration_parts_of, "array<string>").alias("_delay_parts"),
         times.event_ms(given).alias("_made_ms"),
         destination.alias("_destination"),
         column("key", read.octets, "binary").alias("_key"),
         column("value", read.octets, "binary").alias("_value"),
         column("headers", read.headers, read.HEADERS).alias("_headers"),
-        column("max_lateness", _duration_parts, "array<string>").alias("_max_lateness_parts"),
+        column("max_lateness", times.duration_parts_of, "array<string>").alias("_max_lateness_parts"),
+        *series.read_columns(given),
     ]
 
 
@@ -190,13 +206,6 @@ def _op(column: Column, kind: T.DataType) -> Column:
     word = F.lower(F.btrim(read.text(column, kind), F.lit(BLANKS)))
     is_schedule = word.isNull() | word.isin("", "schedule", "replace")
     return F.when(is_schedule, SCHEDULE).when(word == "cancel", CANCEL).cast("byte")
-
-
-def _duration_parts(column: Column, kind: T.DataType) -> Column:
-    # Numbers too: a delay of 0 needs no unit.
-    return times.duration_parts(
-        column.cast("string") if isinstance(kind, T.NumericType) else read.text(column, kind)
-    )
 
 
 def _derive(given: Inputs, at_ms: Column) -> list[Column]:
@@ -208,7 +217,7 @@ def _derive(given: Inputs, at_ms: Column) -> list[Column]:
     if lateness := given.get("max_lateness"):
         exact_ms = times.duration_ms(lateness.shown, F.col("_max_lateness_parts"))
         lateness_ms = interpreted(exact_ms, lateness.column.isNotNull())
-    return [due_ms.alias("_due_ms"), lateness_ms.alias("_lateness_ms")]
+    return [due_ms.alias("_due_ms"), lateness_ms.alias("_lateness_ms"), *series.derived_columns(given)]
 
 
 def _outcome(given: Inputs, contract: Contract) -> list[Column]:
@@ -222,6 +231,10 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
         if contract.levels is None
         else due_ms + F.when(rejected, 0).otherwise(F.col("_level_error_ms"))
     )
+    if "spread" in given:
+        wheel_ms += F.when(rejected, 0).otherwise(series.offset_ms())
+    if "repeat" in given:
+        wheel_ms = F.when(given["repeat"].column.isNull() | rejected, wheel_ms)
     readable_name = F.when(F.is_valid_utf8(name), F.substring(name, 1, MAX_ID_BYTES))
     if "event_time" in given and contract.max_ahead_ms is not None:
         # Even if something else is wrong with the row: the clock may be computed from this column.
@@ -247,13 +260,20 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
     ]
 
 
-def _leveled() -> list[Column]:
-    """The level and the error of good schedules that have a level."""
-    has_level = F.col("_code").isNull() & (F.col("_op") == SCHEDULE) & (F.col("_level_ms") > NO_LEVEL)
-    return [
-        F.when(has_level, F.col("_level_ms")).alias("delay_level_ms"),
-        F.when(has_level, F.col("_level_error_ms")).alias("level_error_ms"),
-    ]
+def _leveled(given: Inputs, contract: Contract) -> list[Column]:
+    """The level of good schedules that have one, and by how much the wheel is to release a good schedule later."""
+    is_good = F.col("_code").isNull() & (F.col("_op") == SCHEDULE)
+    level_ms = error_ms = read.null("long")
+    if contract.levels is not None:
+        has_level = is_good & (F.col("_level_ms") > NO_LEVEL)
+        level_ms, error_ms = (F.when(has_level, F.col(name)) for name in ("_level_ms", "_level_error_ms"))
+    if "spread" in given:
+        is_once = is_good if "repeat" not in given else is_good & given["repeat"].column.isNull()
+        moved_ms = F.when(
+            is_once & (series.offset_ms() > 0), F.coalesce(error_ms, F.lit(0)) + series.offset_ms()
+        )
+        error_ms = F.coalesce(moved_ms, error_ms)
+    return [level_ms.alias("delay_level_ms"), error_ms.alias("level_error_ms")]
 
 
 def _rejection(given: Inputs, original: list[Input], message: Column, contract: Contract) -> list[Column]:

@@ -20,7 +20,7 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.delay_levels import level_name, refused_beyond_ms
 from wheel_udf.commands.inputs import Inputs
-from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
+from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES, REPEAT_RULE
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
@@ -54,6 +54,7 @@ _CONSTANTS: Final = {
     "name_rule": NAME_RULE,
     "first_due": FIRST_DUE,
     "most_keys": MOST_KEYS,
+    "repeat_rule": REPEAT_RULE,
     "value": _VALUE,
 }
 _TEXTS: Final = toml_of(__name__, "texts.toml")
@@ -131,7 +132,9 @@ def schedule_rules(given: Inputs, contract: Contract) -> list[Rule]:
 
 
 def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    at, delay = (given[name].column if name in given else read.null("string") for name in DUE_COLUMNS)
+    at, delay, repeat = (
+        given[name].column if name in given else read.null("string") for name in (*DUE_COLUMNS, "repeat")
+    )
     asked_at, asked_delay = at.cast("string"), delay.cast("string")
     due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
     too_far = is_too_far(due_ms, contract)
@@ -143,10 +146,10 @@ def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
         if (last_ms := refused_beyond_ms(contract.levels)) is not None:
             beyond = [Rule("beyond_levels", due_ms - F.col("_made_ms") > last_ms, shown_due)]
     return [
-        Rule("no_due_time", at.isNull() & delay.isNull(), read.null("string")),
+        Rule("no_due_time", at.isNull() & delay.isNull() & repeat.isNull(), read.null("string")),
         Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
         Rule("bad_deliver_at", at.isNotNull() & unread, asked_at),
-        Rule("bad_delay", unread, asked_delay),
+        Rule("bad_delay", delay.isNotNull() & unread, asked_delay),
         Rule("beyond_max_delay", too_far, shown_due),
         Rule("due_too_early", due_ms < FIRST_DUE_MS, shown_due),
         *beyond,

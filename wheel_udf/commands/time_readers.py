@@ -122,6 +122,17 @@ def duration_parts(words: Column) -> Column:
     return F.when((F.length(words) <= LONGEST_TEXT) & ~F.contains(words, F.lit(",")), numbers)
 
 
+def duration_parts_of(column: Column, kind: T.DataType) -> Column:
+    """As :func:`duration_parts`, of a column of the user. Numbers too: a delay of 0 needs no unit.
+
+    Raises:
+        TypeError: Neither a number nor text.
+    """
+    return duration_parts(
+        column.cast("string") if isinstance(kind, T.NumericType) else read.text(column, kind)
+    )
+
+
 def duration_ms(words: Column, parts: Column) -> Column:
     """Second half of reading a duration: ms (long), rounded up, saturated as in
     :mod:`wheel_udf.common.durations`; null where the text is null or not a duration. `parts` is the result of

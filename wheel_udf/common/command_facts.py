@@ -29,8 +29,37 @@ COMMAND_HEADERS: Final[Mapping[str, str]] = {
     "event_time": "wheel-event-time",
     "destination": "wheel-target",
     "max_lateness": "wheel-max-lateness",
+    "spread": "wheel-spread",
+    "repeat": "wheel-repeat",
+    "time_zone": "wheel-time-zone",
+    "starts_at": "wheel-starts-at",
+    "until": "wheel-until",
+    "count": "wheel-count",
+    "on_missed": "wheel-on-missed",
+    "on_gap": "wheel-on-gap",
+    "on_fold": "wheel-on-fold",
 }
 """Column of the contract to the header that holds it in the preset ``native``."""
+
+SERIES_FIELDS: Final = (
+    "spread", "repeat", "time_zone", "starts_at", "until", "count", "on_missed", "on_gap", "on_fold",
+)  # fmt: skip
+"""The columns of the contract that say how a command repeats; all but the first mean nothing without ``repeat``."""
+
+REPEAT_RULE: Final = (
+    "cron of 5 or 6 fields, @daily and its kin, every <time>, ISO 8601 such as R/PT15M, or an RRULE"
+)
+LONGEST_REPEAT: Final = 256
+"""In characters."""
+
+ON_MISSED: Final = ("latest", "all", "none")
+"""What becomes of the occurrences of a series that are over when the wheel comes to them. The first is the default, as
+in the next two.
+"""
+ON_GAP: Final = ("shift", "skip")
+"""What becomes of a local time that does not exist, because clocks are set forward."""
+ON_FOLD: Final = ("first", "last", "both")
+"""At which of the two instants of a local time something happens, when clocks are set back."""
 
 FIRE_ID_HEADER: Final = "wheel-fire-id"
 """The header of a delivery that is the same in every repetition."""

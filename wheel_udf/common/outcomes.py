@@ -3,6 +3,7 @@
 ::
 
     a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES
+    an occurrence            one of OCCURRENCE_COUNTS, when the clock has passed it; its series stays pending
     a CANCEL                 one of CANCEL_OUTCOMES
     an operation             pending, or one of OPERATION_OUTCOMES; the first three are rows of outcomes
     an event                 one of EVENT_COUNTS
@@ -15,15 +16,18 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-SCHEDULE_OUTCOMES: Final = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected")
-"""How a SCHEDULE or REPLACE ends."""
+SCHEDULE_OUTCOMES: Final = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected", "ended")
+"""How a SCHEDULE or REPLACE ends; ``ended``: a series after its last occurrence."""
 
 CANCEL_OUTCOMES: Final = (
     "applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected",
 )  # fmt: skip
 """How a CANCEL ends."""
 
-WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES)
+OCCURRENCE_COUNTS: Final = ("occurrences_fired", "occurrences_missed", "occurrences_skipped")
+"""How an occurrence of a series ends. These are not among the outcomes of schedules: a series is one schedule."""
+
+WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS)
 """What a shard of the wheel counts."""
 
 COMPLETED: Final = "completed"

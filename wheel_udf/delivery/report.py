@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from wheel_udf.common.durations import parse_duration_ms
-from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.common.outcomes import (
+    CANCEL_OUTCOMES,
+    EVENT_COUNTS,
+    OCCURRENCE_COUNTS,
+    OPERATION_OUTCOMES,
+    SCHEDULE_OUTCOMES,
+)
 from wheel_udf.shard.holdings import HORIZONS_MS, Holdings
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus
@@ -141,6 +147,15 @@ class BatchReport:
         if self.purgatory:
             return {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
         return {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
+
+    @property
+    def occurrences(self) -> dict[str, int]:
+        """The occurrences of series that are over, by how they ended."""
+        return {
+            name.removeprefix("occurrences_"): self.counts.get(name, 0)
+            for name in OCCURRENCE_COUNTS
+            if not self.purgatory
+        }
 
 
 def report_of(

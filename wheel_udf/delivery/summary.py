@@ -11,8 +11,9 @@ for.
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
-In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span
-any amount of the data's time, the line about lateness reads::
+With series there is a line ``occurrences  12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of
+series that have ended. In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated
+clock, whose batches span any amount of the data's time, the line about lateness reads::
 
       released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
 
@@ -149,6 +150,8 @@ class Summary:
             lines.append(_account(title, waiting | counted))
         if more := self._count("generations"):
             lines.append(f"  {more:,} of these outcomes are of a further generation of a join or heartbeat")
+        if any(report.occurrences.values()):
+            lines.append(_account("occurrences", report.occurrences))
         return lines
 
     def _count(self, key: str) -> int:
@@ -162,8 +165,10 @@ def _accounted(report: BatchReport) -> int:
 
 def _account(title: str, outcomes: Mapping[str, int]) -> str:
     total = sum(outcomes.values())
+    outcomes = {name: count for name, count in outcomes.items() if count or name not in _NAMED_IF_ANY}
     terms = " + ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
     return f"  {title:<10}  {total:,} = {terms}"
 
 
+_NAMED_IF_ANY = ("ended",)
 _CLOSES = {True: "yes", False: "NO"}

@@ -21,7 +21,7 @@ Decisions:
   row writes 8 bytes, not the chunk.
 * A chunk is a place in the text that it came in (:class:`~wheel_udf.shard.chunk_store.Span`), or a file: nothing is
   copied before the text of the next state is joined.
-* The columns of the delay levels are left out of a chunk in which no entry has a level.
+* The columns of delay levels and of series are left out of a chunk in which no entry has a value.
 * Chunks from 16 KB on are compressed (zstd): every byte saved is saved four times, in
   the pickle, the Arrow stream, the changelog and on the way back.
 """
@@ -41,7 +41,7 @@ from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.arrow_text import base64_of, encoded, octets_of
 from wheel_udf.shard.chunk_store import Span
 from wheel_udf.shard.row_keys import KEY_COLUMNS, RowKeys, keys_of, packed
-from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
+from wheel_udf.shard.rows import ENTRY_SCHEMA, SERIES_COLUMNS, Int64s, without
 
 MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
@@ -55,8 +55,8 @@ IN_FLIGHT_LEVEL = -1
 NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
-_LEVEL_COLUMNS = ("delay_level_ms", "level_error_ms")
-_PLAIN_COLUMNS = [name for name in ENTRY_SCHEMA.names if name not in _LEVEL_COLUMNS]
+_RARE_COLUMNS = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS)
+_PLAIN_COLUMNS = frozenset(ENTRY_SCHEMA.names).difference(_RARE_COLUMNS)
 _HEAD_COLUMNS = ("deliver_at_ms", "destination", "source", "delay_level_ms")
 
 
@@ -127,11 +127,11 @@ class Chunk:
         return self.number != UNNUMBERED
 
     def table(self, *columns: str) -> pa.Table:
-        """Decodes the chunk; with ``columns`` (not those of the delay levels alone), decompresses only these."""
+        """Decodes the chunk; with ``columns`` (not those that may be left out alone), decompresses only these."""
         rows = self._stored(*columns)
         if self.gone:
             rows = without(rows, self.gone_rows())
-        return _with_level_columns(rows, columns)
+        return _with_rare_columns(rows, columns)
 
     def gone_rows(self) -> Int64s:
         """The places of the removed rows, in order, among all that are stored."""
@@ -199,8 +199,7 @@ def _parts_of(rows: pa.Table) -> tuple[str, str, str]:
     """The texts of the keys and of the head, if they are kept apart, and that of the rest."""
     if rows.schema.names != ENTRY_SCHEMA.names:
         return "", "", base64_of(encoded(rows))
-    if rows["delay_level_ms"].null_count == rows.num_rows:
-        rows = rows.drop_columns(list(_LEVEL_COLUMNS))
+    rows = rows.drop_columns([name for name in _RARE_COLUMNS if rows[name].null_count == rows.num_rows])
     if rows.num_rows < chunk_sizes.SIZES.apart_from:
         return "", "", base64_of(encoded(rows))
     head = rows.select([name for name in rows.schema.names if name in _HEAD_COLUMNS])
@@ -226,11 +225,12 @@ def _joined(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
 
-def _with_level_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows with the columns of the delay levels, or with those that were asked for."""
-    if not columns and rows.schema.names != _PLAIN_COLUMNS:
-        return rows
-    for name in _LEVEL_COLUMNS:
-        if name in (columns or _LEVEL_COLUMNS) and name not in rows.schema.names:
-            rows = rows.append_column(ENTRY_SCHEMA.field(name), pa.nulls(rows.num_rows, pa.int64()))
-    return rows
+def _with_rare_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with the columns that their chunk has left out, or with those that were asked for."""
+    if not columns and not _PLAIN_COLUMNS.issubset(rows.schema.names):
+        return rows  # no entries
+    missing = [name for name in columns or ENTRY_SCHEMA.names if name not in rows.schema.names]
+    for name in missing:
+        field = ENTRY_SCHEMA.field(name)
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(ENTRY_SCHEMA.names) if missing and not columns else rows

@@ -32,12 +32,25 @@ ENTRY_SCHEMA = pa.schema(
         ("source", pa.string()),
         ("delay_level_ms", pa.int64()),
         ("level_error_ms", pa.int64()),
+        ("repeat", pa.string()),
+        ("anchor_ms", pa.int64()),
+        ("spread_ms", pa.int64()),
+        ("last_ms", pa.int64()),
+        ("occurrence", pa.int64()),
     ]
 )
 """An entry, pending or released. ``amend`` counts the acts of the project's own API on this ``seq``.
 
-``deliver_at_ms`` is when the wheel releases the entry: the requested time plus ``level_error_ms``, if it was rounded
-before it came to the wheel, else null. ``delay_level_ms`` says to what it was rounded, and is payload to the wheel."""
+``deliver_at_ms`` is when the wheel releases the entry: the requested time plus ``level_error_ms``, if it was rounded,
+spread or moved, else null. ``delay_level_ms`` says to what it was rounded, and is payload to the wheel.
+
+The last five columns are those of a series, null of other entries. The requested time of a series is the nominal time
+of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`), ``anchor_ms`` the instant from
+which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence is released, ``last_ms`` the
+nominal time of the last occurrence, and ``occurrence`` how many there have been."""
+
+SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
+"""The columns of ``ENTRY_SCHEMA`` that belong to a series."""
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its

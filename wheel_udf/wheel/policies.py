@@ -7,6 +7,8 @@
     Hold      which entries leave ahead of their due time, and which of      a sender (policies.in_flight)
               those that left have fired?
     Report    what has become of entries that wait elsewhere?                a slot store (policies.store_reports)
+    Repeat    which occurrences of a series are released, and which is       recurring series (policies.series)
+              the next one?
 
 A policy is a value: it reads nothing but its arguments and what it was made of, so that a repeated batch decides alike.
 """
@@ -22,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wheel_udf.common.arrays import Int64s
+from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.state import ShardState
@@ -203,6 +205,73 @@ class Report(Protocol):
         """Turns waiting CANCELs into applied ones, for so many entries that CANCELs ended elsewhere."""
 
 
+# ---- repeat --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Firings:
+    """What is released of some due entries; of an entry that is no series, the entry itself.
+
+    Attributes:
+        row: Which entry each firing is of, int64[k], in order; several of a series are one after the other.
+        nominal_ms: Its requested time, int64[k].
+        missed_before: How many occurrences right before it were dropped, int64[k].
+        next_ms: Of each entry, the nominal time of the occurrence after all that have passed, int64[n]; the largest
+            int64 for none.
+        last_ms: Of each entry, the nominal time of the last one that has passed, int64[n].
+        passed: Of each entry, how many have passed, int64[n]; 0 of an entry that is no series.
+        dropped: Of each entry, how many of these were dropped after the last firing, int64[n].
+    """
+
+    row: Int64s
+    nominal_ms: Int64s
+    missed_before: Int64s
+    next_ms: Int64s
+    last_ms: Int64s
+    passed: Int64s
+    dropped: Int64s
+
+    def planned(self, entries: int) -> Int64s:
+        """How many firings each of so many entries has: int64[n]."""
+        return np.bincount(self.row, minlength=entries).astype(np.int64)
+
+    def around(self, released: Int64s, which: Bools) -> tuple[Int64s, Int64s]:
+        """Of some entries the nominal times of the first firing that was not released and of the one before it.
+
+        Args:
+            released: How many firings of each entry were released: int64[n].
+            which: The entries of which some were, and not all: bool[n].
+        """
+        starts = np.searchsorted(self.row, np.flatnonzero(which))
+        at = starts + released[which]
+        return self.nominal_ms[at], self.nominal_ms[at - 1]
+
+
+class Repeat(Protocol):
+    """Which occurrences of due series are released, and which is the next one."""
+
+    def plan(self, due: pa.Table, clock_ms: int) -> Firings:
+        """Plans what is released of due entries, if there is no limit.
+
+        Args:
+            due: Entries (``ENTRY_SCHEMA``), series and others.
+            clock_ms: The clock of the batch.
+        """
+
+    def going_on(self, due: pa.Table, plan: Firings, released: Int64s) -> tuple[pa.Table, Bools]:
+        """Decides where the series go on.
+
+        Args:
+            due: As in :meth:`plan`.
+            plan: Its result.
+            released: How many firings of each entry were released.
+
+        Returns:
+            The series that wait for another occurrence, and a mask of those that have had their last one. A series of
+            which nothing was released though something was planned is in neither: it stays as it is.
+        """
+
+
 @dataclass(frozen=True)
 class Policies:
     """The policies of a step.
@@ -211,11 +280,13 @@ class Policies:
         admit: None: every new entry is admitted.
         hold: By default, nothing leaves ahead of its due time.
         report: None: entries wait here alone.
+        repeat: None: each entry is released once.
     """
 
     admit: Admit | None = None
     hold: Hold = NoHold()  # noqa: RUF009  # it has no state
     report: Report | None = None
+    repeat: Repeat | None = None
 
 
 NO_POLICIES = Policies()

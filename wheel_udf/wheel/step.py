@@ -37,18 +37,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, Int64s, without
+from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets, is_wanted, merged
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.memory import remember
 from wheel_udf.wheel.policies import NO_POLICIES, Policies
+from wheel_udf.wheel.releases import RELEASE_SCHEMA, release
 from wheel_udf.wheel.versions import NOTHING_FOLDED, Folded, fold
 
 
@@ -59,8 +59,8 @@ class Step:
     Attributes:
         state: The next state.
         clock_ms: The clock of the step (after a quiet step it can be ahead of the clock in the state).
-        fired: Released entries (``ENTRY_SCHEMA``), oldest first.
-        missed: Entries released too late for their ``max_lateness_ms``, oldest first.
+        fired: Released entries (``RELEASE_SCHEMA``), oldest first.
+        missed: Entries released too late for their ``max_lateness_ms``, oldest first; then dropped occurrences.
         changed: Whether the state must be written.
         spread: Number of ids that came over several partitions (see
             :attr:`wheel_udf.wheel.versions.Folded.spread`).
@@ -109,7 +109,7 @@ def advance(
     quiet = rows is None or rows.num_rows == 0
     hold = policies.hold
     if quiet and hold.has_no_work(state, clock_ms):
-        nothing = ENTRY_SCHEMA.empty_table()
+        nothing = RELEASE_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
     flight = hold.flight(state)
@@ -121,20 +121,25 @@ def advance(
     latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
-    due, flown, waiting = _split_due(again, opened, clock_ms, limit)
-    fired, missed = _split_missed(due, clock_ms)
-    handed = hold.hand_over(flown, waiting, clock_ms, None if limit is None else limit - due.num_rows)
+    leaving = release(again, opened, clock_ms, limit, policies.repeat)
+    room = None if limit is None else limit - leaving.released
+    handed = hold.hand_over(leaving.flown, leaving.waiting, clock_ms, room)
+    fired, missed = (_not_of_series(rows) for rows in (leaving.fired, leaving.missed))
 
     counts = dict(state.counts)
     for outcome, more in folded.counts.items():
         counts[outcome] += more
     counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
+    counts["ended"] += leaving.ended.num_rows
+    for outcome, more in leaving.counts.items():
+        counts[outcome] += more
 
     records = [
         folded.records,
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
+        released(leaving.ended, ENDED, clock_ms),
         released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy()),
     ]
     memory = remember(
@@ -151,8 +156,8 @@ def advance(
     return Step(
         after,
         clock_ms,
-        fired,
-        missed,
+        leaving.fired,
+        leaving.missed,
         changed=True,
         spread=folded.spread,
         ambiguous=folded.ambiguous,
@@ -218,28 +223,6 @@ def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int)
     ]
 
 
-def _split_due(
-    again: pa.Table, opened: pa.Table, clock_ms: int, limit: int | None
-) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Splits the entries of two tables into those released now, oldest first, and those of each that stay."""
-    both = pa.concat_tables([again, opened])
-    is_due = pc.less_equal(both["deliver_at_ms"], clock_ms)
-    due, stays = both.filter(is_due), pc.invert(is_due).to_numpy()
-    order = pc.sort_indices(due, sort_keys=OLDEST_FIRST)
-    if limit is not None and due.num_rows > limit:
-        stays[np.flatnonzero(~stays)[order[limit:].to_numpy()]] = True
-        order = order[:limit]
-    flown, waiting = stays[: again.num_rows], stays[again.num_rows :]
-    return due.take(order), again.filter(pa.array(flown)), opened.filter(pa.array(waiting))
-
-
-def _split_missed(due: pa.Table, clock_ms: int) -> tuple[pa.Table, pa.Table]:
-    """Splits released entries into those to deliver and those that are later than their ``max_lateness_ms``."""
-    if due["max_lateness_ms"].null_count == due.num_rows:
-        return due, due.slice(0, 0)
-    # A due time is not after the clock, so the distance fits into 64 bits without a sign, wherever in int64
-    # the two are.
-    lateness_ms = np.uint64(clock_ms % 2**64) - due["deliver_at_ms"].to_numpy().astype(np.uint64)
-    bound_ms = due["max_lateness_ms"].fill_null(0).to_numpy().astype(np.uint64)
-    on_time = due["max_lateness_ms"].is_null().to_numpy() | (lateness_ms <= bound_ms)
-    return due.filter(pa.array(on_time)), due.filter(pa.array(~on_time))
+def _not_of_series(rows: pa.Table) -> pa.Table:
+    """Released rows whose entries are over with them."""
+    return rows if rows["repeat"].null_count == rows.num_rows else rows.filter(rows["repeat"].is_null())
