@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "orders": "-m jobs.demos.orders",
     "kafka": "-m jobs.demos.kafka --kill",
     "jobs": f"{_PYTEST} -m sentinel tests/delta tests/kafka tests/faults tests/cluster",
-    "acts": f"{_PYTEST} tests/delta/pending tests/spark/stream",
+    "acts": f"{_PYTEST} tests/delta/pending",
     "upgrade": f"{_PYTEST} tests/upgrade",
 }
 _MOVES: Final = "moves"

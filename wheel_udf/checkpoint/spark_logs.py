@@ -65,14 +65,14 @@ def last_committed(path: str) -> int | None:
 
 
 def state_format(path: str) -> int | None:
-    """The format of the files of the state: 2 if they have the names of the tasks that wrote them, else 1; None before
-    the first committed batch.
+    """The format of the files of the state, which is that of the log of commits too: 2 if they have the names of the
+    tasks that wrote them, else 1; None before the first committed batch.
     """
     batch_id = last_committed(path)
     if batch_id is None:
         return None
-    commit = parsed_commit(open_folder(path).read(f"commits/{batch_id}") or b"")
-    return 2 if commit and commit.get("stateUniqueIds") else 1
+    head = (open_folder(path).read(f"commits/{batch_id}") or b"").partition(b"\n")[0]
+    return 2 if head == b"v2" else 1
 
 
 def committed_offsets(path: str) -> list[Any] | None:

@@ -30,7 +30,7 @@ from wheel_udf.shard.shard_text import (
     whole_text,
 )
 from wheel_udf.spark.hadoop_files import state_location
-from wheel_udf.spark.queries import session_that_reads_state
+from wheel_udf.spark.queries import use_readable_state
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.stream.worker import files_of
 
@@ -106,15 +106,14 @@ def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -
     # of state only looks the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint:
     # StateStoreCoordinator").
     _ = spark.streams
-    reading = session_that_reads_state(spark, state_format(checkpoint))
-    if reading is None:
+    if not use_readable_state(spark, state_format(checkpoint)):
         raise CheckpointError(
             "this Spark cannot read the state of a checkpoint that was begun by a later one",
             field=checkpoint,
             rule="begun by the same Spark, or read with Spark 4.1 or newer",
             hint="run the verb with Spark 4.1 or newer; to move the job here, export it there and import it here",
         )
-    reader, place = reading.read.format("statestore"), state_location(spark, checkpoint)
+    reader, place = spark.read.format("statestore"), state_location(spark, checkpoint)
     if as_of_ms is not None:
         batch = batch_at(checkpoint, as_of_ms)
         return None if batch is None else reader.option("batchId", batch).load(place)

@@ -23,6 +23,7 @@ _TRIGGERS: Final[Mapping[str, Any]] = {AVAILABLE_NOW: {"availableNow": True}, ON
 _AT_ONCE: Final = "0 seconds"
 _STATE_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _NAMED_BY_WRITER: Final = 2
+_PAUSE_S: Final = 1
 READS_STATE_OF_FORMAT_2: Final = minor_version() != "4.0"
 
 _starting = threading.RLock()
@@ -70,22 +71,18 @@ def state_of_format(spark: SparkSession, found: int | None) -> Iterator[None]:
             spark.conf.set(_STATE_FORMAT, before)
 
 
-def session_that_reads_state(spark: SparkSession, found: int | None) -> SparkSession | None:
-    """Returns a session for frames of the state of a checkpoint; None if this Spark cannot read state of its format.
+def use_readable_state(spark: SparkSession, found: int | None) -> bool:
+    """Prepares a session for frames of the state of a checkpoint; False if this Spark cannot read state of its format.
 
-    It is the given one, or one beside it if the given one writes state of a format that this Spark cannot read.
+    Spark 4.0 reads with the setting of the session, when a frame is computed: there the session writes state of format
+    1 from then on, but for queries that start within :func:`state_of_format`.
     """
-    if READS_STATE_OF_FORMAT_2:
-        return spark
-    if found == _NAMED_BY_WRITER:
-        return None
-    if spark.conf.get(_STATE_FORMAT, "1") != "1":
-        spark = spark.newSession()
+    if not READS_STATE_OF_FORMAT_2:
         spark.conf.set(_STATE_FORMAT, "1")
-    return spark
+    return READS_STATE_OF_FORMAT_2 or found != _NAMED_BY_WRITER
 
 
-def _stop_at_end(query: StreamingQuery, *, pause_s: float = 1) -> None:
+def _stop_at_end(query: StreamingQuery) -> None:
     # The query's own error is for whoever awaits it. After any other the run must still end.
     with suppress(Exception):
         while query.isActive:
@@ -95,7 +92,9 @@ def _stop_at_end(query: StreamingQuery, *, pause_s: float = 1) -> None:
             except Exception as fault:  # noqa: BLE001  # of py4j, or a stop that took too long
                 if query.isActive:
                     _log.warning("the end of the input is awaited once more, after: %s", fault)
-                    threading.Event().wait(pause_s)
+                    threading.Event().wait(_PAUSE_S)
+            else:
+                return
 
 
 def end_offsets(query: StreamingQuery) -> list[Any] | None:

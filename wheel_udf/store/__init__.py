@@ -23,6 +23,6 @@ rows for hand-overs and :mod:`wheel_udf.pending`, and the head of the log (versi
     versions     which entries that leave a slot are still valid
     repeated     which id hashes occur more than once: only their versions are compared
 
-May import: common, shard, tables, checkpoint, commands; pyspark, delta (``layout`` and ``repeated`` run on executors:
-numpy and pyarrow only).
+May import: common, shard, spark, tables, checkpoint, commands; pyspark, delta (``layout`` and ``repeated`` run on
+executors: numpy and pyarrow only).
 """

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from wheel_udf.spark.partitions import by_number
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
@@ -40,7 +42,7 @@ def repeated_hashes(hashes: DataFrame, about: int) -> DataFrame:
     cut = hashes.where("id_hash IS NOT NULL").mapInArrow(
         partial(hashes_in_ranges, ranges=ranges), "range int, hashes binary"
     )
-    return cut.repartitionById(ranges, "range").mapInArrow(repeated_in_range, "id_hash long")
+    return by_number(cut, ranges, "range").mapInArrow(repeated_in_range, "id_hash long")
 
 
 def hashes_in_ranges(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Iterator[pa.RecordBatch]:
@@ -52,7 +54,7 @@ def hashes_in_ranges(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Itera
 
 
 def repeated_in_range(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The hashes of a range that are there twice."""
+    """The hashes of a range, or of several, that are there twice."""
     parts = [
         np.frombuffer(part.as_buffer(), np.int64)
         for batch in batches

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.checkpoint.lease import Lease
+from wheel_udf.checkpoint.spark_logs import state_format
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.common.errors import ConfigError
@@ -36,7 +37,7 @@ from wheel_udf.pending.entries import PendingWork
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.sinks.destinations import Destinations, Sink, require_apart
-from wheel_udf.spark.queries import AVAILABLE_NOW, start_with
+from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.lease import leased
 from wheel_udf.store.slot_store import SlotStore
@@ -257,4 +258,5 @@ def _punctual(what: TieredWheel, *, bounded: bool) -> Punctual | None:
 
 def _intake(parsed: DataFrame, run: TieredRun, checkpoint: str, trigger: str, name: str) -> StreamingQuery:
     writer = parsed.writeStream.queryName(f"{name}-intake").option("checkpointLocation", checkpoint)
-    return start_with(writer.foreachBatch(run.take_in), trigger)
+    with state_of_format(parsed.sparkSession, state_format(checkpoint)):
+        return start_with(writer.foreachBatch(run.take_in), trigger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -88,15 +89,14 @@ def test_a_stop_that_is_asked_for_meanwhile_waits_no_longer_than_any_other() -> 
 def test_the_end_of_the_input_is_awaited_again_after_an_error_that_did_not_end_the_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queries, "stop_between_batches", lambda query: query.stop())
-    query = Mock(isActive=True)
+    monkeypatch.setattr(queries, "BOUNDS_SOURCES", False)
+    query, writer, stopped = Mock(isActive=True, status={"isTriggerActive": False}), Mock(), threading.Event()
     query.processAllAvailable.side_effect = [ConnectionError("py4j: broken pipe"), None]
+    query.stop.side_effect = stopped.set
+    writer.trigger.return_value.start.return_value = query
 
-    def stop() -> None:
-        query.isActive = False
+    queries.start_with(writer, queries.AVAILABLE_NOW, python_source=True)
 
-    query.stop.side_effect = stop
-    queries._stop_at_end(query, pause_s=0)
-
+    assert stopped.wait(30)
+    query.isActive = False
     assert query.processAllAvailable.call_count == 2
-    assert not query.isActive
