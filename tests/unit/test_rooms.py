@@ -21,6 +21,7 @@ PACKAGE = ROOT / "wheel_udf"
 # From the ground up: a room imports from the rooms before it in this list, and from itself.
 ROOMS = (
     "common",
+    "recurrence",
     "shard",
     "wheel",
     "policies",
@@ -52,6 +53,7 @@ ROOMS = (
 ON_EXECUTORS = (
     "wheel_udf.common.arrays",
     "wheel_udf.common.errors",
+    "wheel_udf.recurrence.occurrences",
     "wheel_udf.wheel.step",
     "wheel_udf.commands.delay_levels",
     "wheel_udf.policies.limits",
