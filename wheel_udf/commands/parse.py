@@ -129,7 +129,7 @@ def require_due_column(names: Sequence[str], *, exact: bool = False) -> None:
             "the commands have no column with a due time",
             field="columns found",
             value=", ".join(shown_names),
-            rule=f"a column {', '.join(DUE_COLUMNS)} or repeat",
+            rule=f"a column {' or '.join(DUE_COLUMNS)}",
             hint=meant(shown_names, DUE_COLUMNS, _NAMES) or "for cancels alone add a column delay of nulls",
         )
 

@@ -14,5 +14,5 @@ In: the settings of a query, the news of its sender. Out: implementations of the
 Where would I add a policy? Its question is a protocol in :mod:`wheel_udf.wheel.policies`, which a step asks; its answer
 is a module here; :mod:`wheel_udf.stream.wheel_worker` passes it in.
 
-May import: common, shard, wheel; numpy, pandas, pyarrow. Python workers of Spark load this room.
+May import: common, recurrence, shard, wheel; numpy, pandas, pyarrow. Python workers of Spark load this room.
 """

@@ -19,8 +19,8 @@ A new version of a series that waits goes on where the old one stands, so that t
 once::
 
     the old one                             the new one begins after
-    has an occurrence due at P, not         P - 1 ms, if P is not after its event time and it has no beginning of its own:
-    released yet                            that occurrence is the new one's, if its rule has it
+    has an occurrence due at P, not         P - 1 ms, if P is not after its event time and it has no beginning of
+    released yet                            its own: that occurrence is the new one's, if its rule has it
     has released L                          L, if that is after its own beginning: nothing comes twice
 
 Cost: the instants of a rule are computed once for all series that have it (:mod:`wheel_udf.recurrence.occurrences`); a
@@ -46,7 +46,8 @@ from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.common.command_facts import ON_FOLD, ON_GAP, ON_MISSED
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import INT64_MAX
-from wheel_udf.recurrence.occurrences import NEVER, Occurrences, occurrences_of
+from wheel_udf.recurrence.local_times import NEVER
+from wheel_udf.recurrence.occurrences import Occurrences, occurrences_of
 from wheel_udf.shard.rows import SCHEDULE, asked_ms
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.policies import Firings
@@ -152,7 +153,7 @@ def begin(commands: pa.Table, state: ShardState) -> tuple[pa.Table, pa.Table | N
 
 def _begins_after(new: pa.Table, state: ShardState) -> Int64s:
     """After which instant each new series has its first occurrence."""
-    begin_ms = new["last_ms"].to_numpy().copy()
+    begin_ms: Int64s = new["last_ms"].to_numpy().copy()
     has_own_beginning = begin_ms != new["anchor_ms"].to_numpy()
     ids = new["schedule_id"].combine_chunks()
     places = state.places_of(ids.unique())
@@ -269,9 +270,8 @@ class Series:
             columns[name][rows] for name in ("anchor_ms", "spread_ms", "occurrence")
         )
         room = rule.count - before
-        # An instant that the rows of a rule share but for their spread.
         upto_ms = np.minimum(clock_ms - spread_ms, rule.until_ms)
-        more, newest_ms = rule.occurrences.upto(nominal_ms, upto_ms, anchor_ms)
+        more, newest_ms = _passed_since(rule, nominal_ms, upto_ms, anchor_ms)
         passed = np.minimum(1 + more, room)
         for at in np.flatnonzero(passed < 1 + more).tolist():  # the count ends before the clock
             some = self._some(rule, nominal_ms[at], int(upto_ms[at]), anchor_ms[at], int(passed[at]) - 1)
@@ -342,6 +342,19 @@ class Series:
             nominal_ms, last_ms = plan.around(released, cut)
             parts.append(_placed(due.filter(pa.array(cut)), nominal_ms, last_ms, (before + released)[cut]))
         return pa.concat_tables(parts), ends
+
+
+def _passed_since(
+    rule: SeriesRule, nominal_ms: Int64s, upto_ms: Int64s, anchor_ms: Int64s
+) -> tuple[Int64s, Int64s]:
+    """How many occurrences there are in (nominal, upto], and the newest of them; the nominal one for none."""
+    more, newest_ms = np.zeros(len(nominal_ms), np.int64), nominal_ms.copy()
+    behind = np.flatnonzero(rule.occurrences.after(nominal_ms, anchor_ms) <= upto_ms)
+    # Series of one rule that wait for one instant differ by their spread alone.
+    for until_ms in np.unique(upto_ms[behind]).tolist():
+        rows = behind[upto_ms[behind] == until_ms]
+        more[rows], newest_ms[rows] = rule.occurrences.upto(nominal_ms[rows], until_ms, anchor_ms[rows])
+    return more, newest_ms
 
 
 @dataclass

@@ -40,12 +40,24 @@ _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
-def _columns(destination: str | None, shape: Shape) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
-    """Returns the columns of a destination's rows (None: of the rejects), those never null, and those of short text."""
+def _columns(
+    destination: str | None, shape: Shape, lacking: frozenset[str]
+) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
+    """Returns the columns of a destination's rows (None: of the rejects), those never null, and those of short text.
+
+    `lacking` are columns of the shape that the table does without.
+    """
     if destination is None:
         return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
-    columns = fields(shape.columns)
-    return columns, frozenset(shape.names) - shape.may_be_null, frozenset({"destination", "outcome"})
+    columns = T.StructType([each for each in fields(shape.columns) if each.name not in lacking])
+    return columns, frozenset(columns.names) - shape.may_be_null, frozenset({"destination", "outcome"})
+
+
+def _lacking(place: str, shape: Shape) -> frozenset[str]:
+    """The columns of a shape that a table may lack, and does."""
+    if not shape.optional:
+        return frozenset()
+    return shape.optional.difference(column["name"].lower() for column in tables.snapshot(place).columns())
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,10 @@ class DeltaSink:
 
     path: str
     create: bool = False
-    _sound: dict[str, Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sound: dict[str, tuple[Shape, frozenset[str]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Tables that fit rows of a shape, and the columns of it that they lack."""
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -77,11 +92,12 @@ class DeltaSink:
             if tables.is_foreign(spark, place, or_leftovers=not creates):
                 return f"{place} is not a Delta table"
             return None if creates else f"the table {place} is missing"
-        if self._sound.get(place) == shape:
+        if place in self._sound and self._sound[place][0] == shape:
             return None
-        misfit = tables.snapshot(place).contradiction(*_columns(destination, shape))
+        lacking = _lacking(place, shape)
+        misfit = tables.snapshot(place).contradiction(*_columns(destination, shape, lacking))
         if misfit is None:
-            self._sound[place] = shape
+            self._sound[place] = shape, lacking
         return f"the table {place} does not fit: {misfit}" if misfit else None
 
     def write(
@@ -115,8 +131,12 @@ class DeltaSink:
                     raise
             else:
                 return
+        lacking = self._sound[place][1] if place in self._sound else _lacking(place, shape)
+        frame = frame.drop(*lacking) if lacking and destination is not None else frame
         try:
-            append_once(frame, place, *_columns(destination, shape), app_id=app_id, batch_id=batch_id)
+            append_once(
+                frame, place, *_columns(destination, shape, lacking), app_id=app_id, batch_id=batch_id
+            )
         except Exception:
             self._sound.pop(place, None)
             raise

@@ -51,6 +51,7 @@ class Shape:
         looked_up_by: Columns with statistics in tables.
         may_be_null: Columns that may be null.
         headers: Headers of a Kafka record: name of the header, column, how the column is written.
+        optional: Columns that a table may lack.
     """
 
     columns: str
@@ -59,6 +60,7 @@ class Shape:
     looked_up_by: str
     may_be_null: frozenset[str]
     headers: tuple[tuple[str, str, HeaderForm], ...]
+    optional: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, *kinds: str) -> Self:
@@ -67,10 +69,11 @@ class Shape:
         return cls(
             columns=", ".join(columns_of(kind) for kind in kinds),
             names=tuple(name for part in parts for name in part["columns"]),
-            order=tuple(parts[-1]["order"]),
-            looked_up_by=",".join(name for part in parts for name in part["looked_up_by"]),
-            may_be_null=frozenset(parts[0]["may_be_null"]),
+            order=tuple([part["order"] for part in parts if "order" in part][-1]),
+            looked_up_by=",".join(name for part in parts for name in part.get("looked_up_by", ())),
+            may_be_null=frozenset(name for part in parts for name in part.get("may_be_null", ())),
             headers=tuple((name, *how) for part in parts for name, how in part["headers"].items()),
+            optional=frozenset(name for part in parts for name in part.get("optional", ())),
         )
 
 
@@ -79,6 +82,12 @@ FIRED: Final = Shape.of("fired")
 
 LEVELED: Final = Shape.of("fired", "leveled")
 """A firing of a wheel with delay levels."""
+
+REPEATED: Final = Shape.of("fired", "repeated")
+"""A firing of a wheel whose commands may repeat."""
+
+LEVELED_REPEATED: Final = Shape.of("fired", "leveled", "repeated")
+"""Both."""
 
 OUTCOME: Final = Shape.of("outcome")
 """An outcome of the purgatory."""
@@ -94,6 +103,8 @@ def shape_of(facts: FrameFacts) -> Shape:
     """The shape of the rows that leave a frame of ``schedule`` or ``watch``."""
     if facts.is_purgatory:
         return OUTCOME
+    if facts.repeats:
+        return LEVELED_REPEATED if facts.leveled else REPEATED
     return LEVELED if facts.leveled else FIRED
 
 

@@ -80,10 +80,14 @@ def delivery_headers(shape: Shape = FIRED) -> Column:
     """Returns the headers of a delivery, from the columns of a row of that shape; a null column gives no header."""
     sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
     named = F.array(*(_header(name, _written(column, form)) for name, column, form in sure))
-    unsure = [(name, column) for name, column, _ in shape.headers if column in shape.may_be_null]
-    for name, column in (*unsure, (_SOURCE_HEADER, SOURCE)):
-        more = F.array(_header(name, F.col(column)))
-        named = F.when(F.col(column).isNull(), named).otherwise(F.concat(named, more))
+    unsure = [each for each in shape.headers if each[1] in shape.may_be_null]
+    # Of the optional columns all are null, or none is.
+    together = [each for each in unsure if each[1] in shape.optional]
+    groups = [[each] for each in unsure if each not in together] + ([together] if together else [])
+    groups.append([(_SOURCE_HEADER, SOURCE, "text")])
+    for group in groups:
+        more = F.array(*(_header(name, _written(column, form)) for name, column, form in group))
+        named = F.when(F.col(group[0][1]).isNull(), named).otherwise(F.concat(named, more))
     return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_own_headers(), named))
 
 

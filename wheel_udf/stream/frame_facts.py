@@ -37,6 +37,7 @@ class FrameFacts:
         clock: Kind of clock.
         board: Folder of the board.
         frame: Name of this frame on the board.
+        repeats: Whether commands may be series, so that the frame has two more columns.
         leveled: Whether there are delay levels, so that the frame has two more columns.
         stored: Whether far entries wait in a slot store.
         punctual: How entries are handed to a sender; None without one.
@@ -49,6 +50,7 @@ class FrameFacts:
     board: str = field(default_factory=lambda: str(ShardBoard().folder))
     frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
+    repeats: bool = False
     stored: bool = False
     punctual: Punctual | None = None
 

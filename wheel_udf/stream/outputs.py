@@ -23,8 +23,8 @@ from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 SHAPES: Final[Mapping[str, Any]] = toml_of(__name__, "shapes.toml")
 """The rows that leave, by kind."""
 
-FIRED_COLUMNS, LEVEL_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
-    tuple(SHAPES[kind]["columns"]) for kind in ("fired", "leveled", "outcome", "reject")
+FIRED_COLUMNS, LEVEL_COLUMNS, SERIES_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
+    tuple(SHAPES[kind]["columns"]) for kind in ("fired", "leveled", "repeated", "outcome", "reject")
 )
 WATCH_REJECT_COLUMNS = (
     *("error_code", "error_message", "record", "source", "op_id", "group"),
@@ -38,7 +38,8 @@ def columns_of(kind: str) -> str:
 
 
 def fired(scheduled: DataFrame) -> DataFrame:
-    """The firings of a wheel (:data:`FIRED_COLUMNS`, with delay levels also :data:`LEVEL_COLUMNS`).
+    """The firings of a wheel (:data:`FIRED_COLUMNS`, with delay levels also :data:`LEVEL_COLUMNS`, and
+    if commands may repeat :data:`SERIES_COLUMNS`).
 
     Raises:
         ContractError: Not a frame of ``schedule``.
@@ -93,7 +94,8 @@ def status_class(facts: FrameFacts) -> type[WheelStatus | WatchStatus]:
 
 
 def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
-    return (*FIRED_COLUMNS, *LEVEL_COLUMNS) if facts.leveled else FIRED_COLUMNS
+    leveled = LEVEL_COLUMNS if facts.leveled else ()
+    return (*FIRED_COLUMNS, *leveled, *(SERIES_COLUMNS if facts.repeats else ()))
 
 
 # --- in a batch that is written -------------------------------------------------------------------

@@ -42,7 +42,7 @@ from wheel_udf.policies.punctual import Punctual
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import LEVEL_COLUMNS
+from wheel_udf.stream.outputs import LEVEL_COLUMNS, SERIES_COLUMNS
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -58,7 +58,7 @@ from wheel_udf.stream.sharded_query import (
 from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
-_STEP_COLUMNS_OF_LEVELS = ("delay_level_ms", "level_error_ms")
+_RARE_COLUMNS = ("delay_level_ms", "level_error_ms", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 
 
 def schedule(  # noqa: PLR0913  # settings of one operator, all by name
@@ -112,10 +112,11 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         packed=("op", "seq_given"),
         reject=F.when(~good, F.to_json(F.struct(*REASON))),
         event_at=event_column(F.when(good, F.col("event_time_ms"))),
-        leveled=leveled,
         of_rejects=("source", "record"),
     )
-    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual)
+    facts = _facts(
+        wheel, clock, shards, leveled=leveled, punctual=punctual, repeats="repeat" in parsed.columns
+    )
     return _through_the_wheel(
         rows,
         facts,
@@ -161,10 +162,9 @@ def schedule_stored(
         packed=("op", "seq_given", "act", "amend"),
         reject=F.col("reject"),
         event_at=F.lit(None).cast("timestamp"),
-        leveled=leveled,
         of_rejects=("source", "reject"),
     )
-    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual)
+    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual, repeats="repeat" in near.columns)
     return _through_the_wheel(
         rows,
         facts,
@@ -186,13 +186,20 @@ def _require_processing(clock: Clock, punctual: Punctual | None) -> None:
 
 
 def _facts(
-    wheel: Wheel, clock: Clock | StoreClock, shards: int, *, leveled: bool, punctual: Punctual | None
+    wheel: Wheel,
+    clock: Clock | StoreClock,
+    shards: int,
+    *,
+    leveled: bool,
+    punctual: Punctual | None,
+    repeats: bool,
 ) -> FrameFacts:
     return FrameFacts(
         wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
         shards=shards,
         clock=clock.kind,
         leveled=leveled,
+        repeats=repeats,
         stored=isinstance(clock, StoreClock),
         punctual=punctual,
     )
@@ -238,7 +245,6 @@ def _rows_of_step(
     packed: Sequence[str],
     reject: Column,
     event_at: Column,
-    leveled: bool,
     of_rejects: tuple[str, str],
 ) -> DataFrame:
     """Commands from any source as input of the worker."""
@@ -257,7 +263,8 @@ def _rows_of_step(
         reject.alias("reject"),
         event_at.alias("event_at"),
         no_tick(),
-        *(long_or(name, NO_LONG) for name in _STEP_COLUMNS_OF_LEVELS if leveled),
+        *(long_or(name, NO_LONG) for name in _RARE_COLUMNS if name in rows.columns),
+        *(["repeat"] if "repeat" in rows.columns else []),
     )
 
 
@@ -283,6 +290,13 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         F.lit(" ms"),
     )
     reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE))
+    missed_before = null_if_absent("missed_before")
+    passed_over = F.concat(
+        F.lit("occurrences that were over: "),
+        missed_before + 1,
+        F.lit("; rule: on_missed, and max_lateness"),
+        F.coalesce(F.concat(F.lit(" = "), max_lateness_ms, F.lit(" ms")), F.lit("")),
+    )
     rejected_at = F.when(is_rejected, F.timestamp_millis(batch_ms())).when(
         is_missed, F.timestamp_millis(fired_at_ms)
     )
@@ -300,11 +314,14 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         F.timestamp_millis(fired_at_ms).alias("fired_at"),
         late_ms.alias("lateness_ms"),
         F.when(is_missed, "missed").otherwise(reason.error_code).alias("error_code"),
-        F.when(is_missed, too_late).otherwise(reason.error_message).alias("error_message"),
+        F.when(is_missed, F.coalesce(passed_over, too_late))
+        .otherwise(reason.error_message)
+        .alias("error_message"),
         # A row rejected by the wheel itself has no original record any more; its columns stand for it.
         F.when(is_missed | is_rejected, F.coalesce(reason.record, F.to_json(about))).alias("record"),
         "source",
         rejected_at.alias("rejected_at"),
         F.when(kind == "status", status_json).alias("status"),
         *(F.when(leaves | is_missed, value).alias(name) for name, value in levels_of_row if facts.leveled),
+        *(null_if_absent(name).alias(name) for name in SERIES_COLUMNS if facts.repeats),
     )

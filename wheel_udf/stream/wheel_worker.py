@@ -7,7 +7,8 @@ Imports numpy, pandas and pyarrow only, besides the standard library and pure mo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,13 +22,14 @@ from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete
 from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
 from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.policies.sender_news import SenderNews
+from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.holdings import counted_by, largest
 from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
-from wheel_udf.stream.status_row import WheelStatus, counts_of, largest_of
+from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
 from wheel_udf.stream.worker import (
     DETAIL,
     NO_LONG,
@@ -46,9 +48,11 @@ from wheel_udf.wheel.step import Step, advance
 
 OUTPUT_TYPE = (
     "kind string, schedule_id string, seq long, destination string, key binary, value binary, headers string, "
-    f"source string, deliver_at_ms long, fired_at_ms long, {DETAIL} string, level_error_ms long"
+    f"source string, deliver_at_ms long, fired_at_ms long, {DETAIL} string, level_error_ms long, "
+    "occurrence long, missed_before long"
 )
-"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``.
+"""A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``,
+``occurrence`` and ``missed_before`` as in :data:`~wheel_udf.wheel.releases.RELEASE_SCHEMA`.
 
 ``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
@@ -110,7 +114,10 @@ class WheelWorker(ShardWorker):
 
     INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
     ABSENT: ClassVar[frozenset[str]] = frozenset(
-        {"deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"}
+        {
+            *("deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"),
+            *("anchor_ms", "spread_ms", "last_ms", "occurrence"),
+        }
     )
 
     def batch(self, shard: int, rows: GroupRows, group: Any) -> pd.DataFrame:
@@ -126,11 +133,13 @@ class WheelWorker(ShardWorker):
         if rows.tick.acts:
             acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
+        commands, no_series = begin(commands, state)
         over = self._hand_over(shard, rows, state)
         policies = Policies(
             admit=ShardLimits(self.limits.share(shard, self.shards)) if self.limits else None,
             hold=InFlight(over),
             report=StoreReports() if self.stored else None,
+            repeat=Series(self.wheel.tick_ms),
         )
         waits = self.waits_for_clock and rows.tick.instant_ms is None
         step = advance(
@@ -150,12 +159,15 @@ class WheelWorker(ShardWorker):
             state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
         if late:
             state = state.counting(superseded=late)
-        if step.changed or rejects or holds or late:
+        if no_series is not None:
+            state = state.counting(rejected=no_series.num_rows)
+        if step.changed or rejects or holds or late or no_series is not None:
             group.update(row_of(state, self.shards, before))
-        status = self._status(shard, rows, commands, step, state, group, acts)
+        status = self._status(shard, rows, commands, step, state, group, acts, no_series)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
-        return _output(step, rows.rejected, self._refused(step), self.posted(status))
+        refused = [each for each in (no_series, self._refused(step)) if each is not None]
+        return _output(step, [rows.rejected, *refused], self.posted(status))
 
     def sample(self, state: ShardState) -> dict[str, Mapping[str, int]]:
         """As :meth:`ShardWorker.sample`."""
@@ -191,11 +203,12 @@ class WheelWorker(ShardWorker):
             "reject", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
         )
 
-    def _codes(self, invalid: dict[str, int], step: Step) -> dict[str, int]:
+    def _codes(self, invalid: dict[str, int], step: Step, no_series: pa.Table | None) -> dict[str, int]:
         """The rejects of a batch by code: invalid commands, and those of the step."""
         missed = {"missed": step.missed.num_rows} if step.missed.num_rows else {}
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
-        return invalid | missed | {code_of(bound): count for bound, count in refused.items()}
+        codes = Counter(invalid) + Counter({} if no_series is None else codes_of(no_series["reject"]))
+        return codes | missed | {code_of(bound): count for bound, count in refused.items()}
 
     def share_of_limit(self, shard: int, of_tick: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
@@ -212,18 +225,20 @@ class WheelWorker(ShardWorker):
         state: ShardState,
         group: Any,
         acts: int,
+        no_series: pa.Table | None,
     ) -> WheelStatus:
         refused = 0 if step.refused is None else step.refused.num_rows
+        invalid = rows.rejected.num_rows + (0 if no_series is None else no_series.num_rows)
         # Reports of the store on entries, which were counted when they were first received.
         from_store = int((commands["act"].to_numpy() > FAR).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
         return WheelStatus(
-            **common | {"codes": self._codes(common["codes"], step)},
+            **common | {"codes": self._codes(common["codes"], step, no_series)},
             watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
             received=rows.received + acts - from_store,
             fired_now=step.fired.num_rows,
-            rejected_now=rows.rejected.num_rows + refused,
+            rejected_now=invalid + refused,
             far=state.far,
             missed_now=step.missed.num_rows,
             refused_now=refused,
@@ -245,7 +260,7 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
     }
 
 
-def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: str) -> pd.DataFrame:
+def _output(step: Step, rejected: Sequence[pa.Table], status: str) -> pd.DataFrame:
     max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
     released = {"fired": step.fired, "ahead": step.handed}
     parts = [
@@ -255,8 +270,7 @@ def _output(step: Step, rejected: pa.Table, refused: pa.Table | None, status: st
             if rows.num_rows
         ),
         _rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
-        _rows("rejected", rejected, detail=rejected["reject"]),
-        *([] if refused is None else [_rows("rejected", refused, detail=refused["reject"])]),
+        *(_rows("rejected", rows, detail=rows["reject"]) for rows in rejected),
         part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
     ]
     return as_frame(parts)
@@ -281,6 +295,8 @@ def _rows(
         "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows),
         "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
     }
+    if "missed_before" in rows.schema.names:
+        columns |= {name: rows[name].fill_null(NO_LONG) for name in ("occurrence", "missed_before")}
     return part(
         _OUTPUT_SCHEMA, kind, rows.num_rows, columns if detail is None else columns | {DETAIL: detail}
     )

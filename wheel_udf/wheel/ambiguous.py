@@ -25,7 +25,7 @@ from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import FIRED, PENDING, Known
 from wheel_udf.wheel.version_order import Rows
 
-_CONTENT = ("deliver_at_ms", "max_lateness_ms", "destination", "key", "value", "headers")
+_CONTENT = ("repeat", "deliver_at_ms", "max_lateness_ms", "destination", "key", "value", "headers")
 
 
 def count_ambiguous(state: ShardState, commands: pa.Table, rows: Rows, known: Known) -> int:
@@ -66,5 +66,7 @@ def _differ(left: pa.Table, right: pa.Table) -> Bools:
         a, b = left[name].combine_chunks(), right[name].combine_chunks()
         nulls = pc.and_(pc.is_null(a), pc.is_null(b))
         same = pc.or_(nulls, pc.fill_null(pc.equal(a, b), False))  # noqa: FBT003  # the value
+        if name == "deliver_at_ms":
+            same = pc.or_(same, pc.is_valid(left["repeat"].combine_chunks()))  # a series has gone on
         differs |= ~same.to_numpy(zero_copy_only=False)
     return differs

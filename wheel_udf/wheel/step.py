@@ -124,7 +124,7 @@ def advance(
     leaving = release(again, opened, clock_ms, limit, policies.repeat)
     room = None if limit is None else limit - leaving.released
     handed = hold.hand_over(leaving.flown, leaving.waiting, clock_ms, room)
-    fired, missed = (_not_of_series(rows) for rows in (leaving.fired, leaving.missed))
+    fired, missed = (_once(rows, policies) for rows in (leaving.fired, leaving.missed))
 
     counts = dict(state.counts)
     for outcome, more in folded.counts.items():
@@ -223,6 +223,8 @@ def _placed(entries: pa.Table, buckets: Buckets, clock_ms: int, horizon_ms: int)
     ]
 
 
-def _not_of_series(rows: pa.Table) -> pa.Table:
-    """Released rows whose entries are over with them."""
-    return rows if rows["repeat"].null_count == rows.num_rows else rows.filter(rows["repeat"].is_null())
+def _once(rows: pa.Table, policies: Policies) -> pa.Table:
+    """Released rows whose entries are over with them: those that are not of series."""
+    if policies.repeat is None or rows["repeat"].null_count == rows.num_rows:
+        return rows
+    return rows.filter(rows["repeat"].is_null())

@@ -34,7 +34,7 @@ Objects = npt.NDArray[np.object_]
 
 _TIE_BREAKERS = (
     "code", "seq", "rank", "is_far", "deliver_at_ms", "level_error_ms", "delay_level_ms", "destination", "value", "key",
-    "headers", "max_lateness_ms", "seq_given", "source",
+    "headers", "max_lateness_ms", "repeat", "anchor_ms", "last_ms", "spread_ms", "seq_given", "source",
 )  # fmt: skip
 
 

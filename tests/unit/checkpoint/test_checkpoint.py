@@ -102,7 +102,7 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     start(tmp_path)
     stored = json.loads((tmp_path / "wheel.json").read_text())
     (tmp_path / "wheel.json").write_text(json.dumps(stored | {"format_version": 99, "added_later": 1}))
-    with pytest.raises(GeometryChangedError, match="format version 99 there, 10 here"):
+    with pytest.raises(GeometryChangedError, match="format version 99 there, 11 here"):
         start(tmp_path)
 
 

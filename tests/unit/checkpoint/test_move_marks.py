@@ -101,7 +101,7 @@ def test_another_format_names_the_release_and_the_way_out(tmp_path: Path) -> Non
     for refused in (lambda: start(tmp_path), lambda: identity_of(str(tmp_path))):
         with pytest.raises(
             GeometryChangedError,
-            match=r"format version 4 there, 10 here.*wheel-udf export of release 0\.2\.9, then import",
+            match=r"format version 4 there, 11 here.*wheel-udf export of release 0\.2\.9, then import",
         ):
             refused()
 

@@ -16,6 +16,7 @@ from wheel_udf.control.tick import Tick
 from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.shard.arrow_text import table_to_text
+from wheel_udf.shard.formats import FORMAT_VERSION
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream import wheel_worker
 from wheel_udf.stream.sharding import shard_keys
@@ -300,7 +301,7 @@ def test_state_of_another_format_version_is_refused_with_both_values() -> None:
     run(step(), group, command("a", T0))
     assert group.row is not None
     group.row = (99, *group.row[1:])
-    with pytest.raises(GeometryChangedError, match=r"format version.*99.*10"):
+    with pytest.raises(GeometryChangedError, match=rf"format version.*99.*{FORMAT_VERSION}"):
         run(step(), group, tick())
 
 

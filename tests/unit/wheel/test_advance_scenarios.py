@@ -433,6 +433,10 @@ COPIES = {
     "key": (b"k", None),
     "headers": ("[]", None),
     "max_lateness_ms": (50, None),
+    "repeat": ("{}", None),
+    "anchor_ms": (1, 2),
+    "last_ms": (0, None),
+    "spread_ms": (0, None),
     "source": ("t/0/1", "t/0/2"),
 }
 
@@ -455,7 +459,8 @@ def test_of_two_copies_the_first_column_that_differs_decides_and_null_comes_last
     shard = Shard()
     shard.batch(9, *[kept, dropped][::order])
     assert shard.step is not None
-    assert rows_of(shard.step.fired) == [kept]
+    (fired,) = rows_of(shard.step.fired)
+    assert {name: fired[name] for name in kept} == kept
     assert shard.told == {"fired": 1, "duplicate": 1}
 
 
