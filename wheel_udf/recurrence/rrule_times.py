@@ -212,7 +212,8 @@ class RRuleTimes:
         return int(times[place])
 
     def _last(self, local_ms: int, anchor_ms: int) -> int:
-        if local_ms <= anchor_ms:
+        # A rule may never fire from some anchors, and each search that finds nothing goes through centuries.
+        if local_ms <= anchor_ms or self._next(anchor_ms, anchor_ms) > local_ms:
             return -NONE
         end = self._number(local_ms, anchor_ms)
         times = _block(self.parts, anchor_ms, end)
@@ -232,7 +233,7 @@ class RRuleTimes:
     def _count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: int) -> Int64s:
         """Those of one anchor, which has passed."""
         found = np.zeros(len(after_ms), np.int64)
-        left = np.flatnonzero(after_ms < upto_ms)
+        left = np.flatnonzero((after_ms < upto_ms) & (upto_ms >= self._next(anchor_ms, anchor_ms)))
         while len(left):
             first, last = int(after_ms[left].min()), int(upto_ms[left].max())
             within = self._within(self._number(first, anchor_ms), last, anchor_ms)

@@ -326,5 +326,21 @@ def test_an_anchor_that_its_rrule_does_not_match_is_no_occurrence() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "begin"),
+    [("FREQ=DAILY;INTERVAL=7;BYDAY=SU", "2026-01-05"), ("FREQ=MINUTELY;INTERVAL=60;BYMINUTE=30", "2026-01-05"), ("FREQ=YEARLY;BYMONTH=2", "2026-01-30")],
+)  # fmt: skip
+def test_from_some_anchors_an_rrule_never_fires(rule: str, begin: str) -> None:
+    anchor_ms = ms(datetime.fromisoformat(begin).replace(tzinfo=UTC))
+    occurrences = occurrences_of(rule, "Europe/Paris")
+    asked, anchor = np.array([anchor_ms - 1]), np.array([anchor_ms])
+
+    assert occurrences.after(asked, anchor).tolist() == [NEVER]
+    assert [each.tolist() for each in occurrences.upto(asked, anchor_ms + 10**11, anchor)] == [
+        [0],
+        asked.tolist(),
+    ]
+
+
 def test_a_rule_is_read_once() -> None:
     assert occurrences_of("@daily", "Europe/Paris") is occurrences_of("@daily", "Europe/Paris")
