@@ -191,8 +191,14 @@ class RRuleTimes:
 
     def count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: Int64s) -> Int64s:
         """How many occurrences are in (after, upto]: int64[n], at most :data:`MOST`."""
-        rows = zip(after_ms.tolist(), upto_ms.tolist(), anchor_ms.tolist(), strict=True)
-        return np.array([self._count(*row) for row in rows], np.int64)
+        found = np.zeros(len(after_ms), np.int64)
+        anchors, place = np.unique(anchor_ms, return_inverse=True)
+        ends = np.cumsum(np.bincount(place, minlength=len(anchors)))
+        rows_of = np.split(np.argsort(place, kind="stable"), ends[:-1]) if len(anchors) else []
+        for anchor, rows in zip(anchors.tolist(), rows_of, strict=True):
+            past = np.maximum(after_ms[rows], anchor)
+            found[rows] = self._count(past, np.maximum(upto_ms[rows], past), anchor)
+        return found
 
     def is_at(self, anchor_ms: Int64s) -> Int64s:
         """Whether the anchor itself is an occurrence: 1 or 0, int64[n]."""
@@ -206,7 +212,8 @@ class RRuleTimes:
         return int(times[place])
 
     def _last(self, local_ms: int, anchor_ms: int) -> int:
-        if local_ms <= anchor_ms:
+        # A rule may never fire from some anchors, and each search that finds nothing goes through centuries.
+        if local_ms <= anchor_ms or self._next(anchor_ms, anchor_ms) > local_ms:
             return -NONE
         end = self._number(local_ms, anchor_ms)
         times = _block(self.parts, anchor_ms, end)
@@ -223,12 +230,21 @@ class RRuleTimes:
         """The occurrences from the beginning of a block through a local time."""
         return takewhile(lambda each: each <= upto_ms, _from_block(self.parts, anchor_ms, block))
 
-    def _count(self, after_ms: int, upto_ms: int, anchor_ms: int) -> int:
-        past_ms = max(after_ms, anchor_ms)
-        if upto_ms <= past_ms:
-            return 0
-        found = self._within(self._number(past_ms, anchor_ms), upto_ms, anchor_ms)
-        return sum(1 for _ in islice((each for each in found if each > past_ms), MOST))
+    def _count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: int) -> Int64s:
+        """Those of one anchor, which has passed."""
+        found = np.zeros(len(after_ms), np.int64)
+        left = np.flatnonzero((after_ms < upto_ms) & (upto_ms >= self._next(anchor_ms, anchor_ms)))
+        while len(left):
+            first, last = int(after_ms[left].min()), int(upto_ms[left].max())
+            within = self._within(self._number(first, anchor_ms), last, anchor_ms)
+            times = np.fromiter(islice((each for each in within if each > first), MOST), np.int64)
+            after, upto = (np.searchsorted(times, each[left], side="right") for each in (after_ms, upto_ms))
+            found[left] = upto - after
+            if len(times) < MOST:
+                break
+            # The first ones have their count. For the others it goes on, from the first of them.
+            left = left[(found[left] < MOST) & (upto_ms[left] > times[-1])]
+        return found
 
     def _is_at(self, local_ms: int, anchor_ms: int) -> int:
         times = _block(self.parts, anchor_ms, 0)
