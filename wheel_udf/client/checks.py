@@ -20,15 +20,29 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES
+from wheel_udf.common.command_facts import (
+    FIRST_DUE,
+    FIRST_DUE_MS,
+    ID_RULE,
+    LONGEST_REPEAT,
+    LONGEST_ZONE,
+    MAX_ID_BYTES,
+    ON_FOLD,
+    ON_GAP,
+    ON_MISSED,
+    REPEAT_RULE,
+)
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 
 Duration = str | timedelta
 Instant = datetime | str
+OnMissed = Literal["latest", "all", "none"]
+OnGap = Literal["shift", "skip"]
+OnFold = Literal["first", "last", "both"]
 
 INSTANT_RULE: Final = "a datetime with a time zone, or ISO 8601 text with Z or an offset, to the microsecond"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -163,6 +177,40 @@ def one_due_time(deliver_at: object, delay: object) -> None:
         raise ContractError(what, field="deliver_at, delay", rule="exactly one of deliver_at and delay")
 
 
+def count(value: object) -> str:
+    """Checks a number of occurrences.
+
+    Raises:
+        ContractError: Not a whole number from 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
+        raise ContractError("not a number of occurrences", field="count", value=value, rule="at least 1")
+    return str(value)
+
+
+def text(value: object, field: str, rule: str, longest: int) -> str:
+    """Checks a text whose meaning the job checks.
+
+    Raises:
+        ContractError: Not a text, or an empty or a long one.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        rule = f"{rule}; at most {longest} characters"
+        raise ContractError("not a text", field=field, value=value, rule=rule)
+    return value
+
+
+def word(value: object, field: str, words: tuple[str, ...]) -> str:
+    """Checks one of some words.
+
+    Raises:
+        ContractError: Another one.
+    """
+    if value not in words:
+        raise ContractError("not a policy", field=field, value=value, rule=f"one of {', '.join(words)}")
+    return str(value)
+
+
 CHECKS: Final[Mapping[str, Callable[[Any], str]]] = {
     "schedule_id": schedule_id,
     "seq": seq,
@@ -171,5 +219,14 @@ CHECKS: Final[Mapping[str, Callable[[Any], str]]] = {
     "delay": partial(duration, field="delay"),
     "destination": destination,
     "max_lateness": partial(duration, field="max_lateness", negative=False),
+    "spread": partial(duration, field="spread", negative=False),
+    "repeat": partial(text, field="repeat", rule=REPEAT_RULE, longest=LONGEST_REPEAT),
+    "time_zone": partial(text, field="time_zone", rule="such as Europe/Paris", longest=LONGEST_ZONE),
+    "starts_at": partial(instant, field="starts_at"),
+    "until": partial(instant, field="until"),
+    "count": count,
+    "on_missed": partial(word, field="on_missed", words=ON_MISSED),
+    "on_gap": partial(word, field="on_gap", words=ON_GAP),
+    "on_fold": partial(word, field="on_fold", words=ON_FOLD),
 }
 """The check of each argument."""

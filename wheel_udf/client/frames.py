@@ -22,9 +22,10 @@ from typing import Any, Final, Literal
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.client import checks
-from wheel_udf.client.checks import Duration, Instant
+from wheel_udf.client.checks import Duration, Instant, OnFold, OnGap, OnMissed
 from wheel_udf.common.errors import ContractError
 
+_INSTANTS: Final = ("deliver_at", "starts_at", "until")
 Named = Column | str
 """A Column, or the name of one."""
 
@@ -42,6 +43,15 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     seq: Named | None = None,
     event_time: Named | None = None,
     max_lateness: Duration | Column | None = None,
+    spread: Duration | Column | None = None,
+    repeat: str | Column | None = None,
+    time_zone: str | Column | None = None,
+    starts_at: Instant | Column | None = None,
+    until: Instant | Column | None = None,
+    count: int | Column | None = None,
+    on_missed: OnMissed | Column | None = None,
+    on_gap: OnGap | Column | None = None,
+    on_fold: OnFold | Column | None = None,
     op: Literal["SCHEDULE", "REPLACE"] = "SCHEDULE",
 ) -> DataFrame:
     """Builds SCHEDULE commands, one for each row.
@@ -58,6 +68,16 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         seq: Version of the id; by default `event_time` in ms.
         event_time: When the command was made; by default the time of the batch that reads it.
         max_lateness: Past this lateness the row becomes a reject, ``missed``.
+        spread: The due time is moved by a hash of the id, by less than this.
+        repeat: The rule of a series, such as ``0 9 * * 1-5``, ``every 15 minutes``, ``R/PT15M``; then no due time is
+            needed.
+        time_zone: Of the rule, such as ``Europe/Paris``; by default that of the job.
+        starts_at: The series has no occurrence before it; by default, none up to `event_time`.
+        until: The series has no occurrence after it.
+        count: How many occurrences there are.
+        on_missed: Which of the occurrences are delivered that were over when the wheel came to them.
+        on_gap: What becomes of a local time that does not exist.
+        on_fold: At which of the two instants of a local time that comes twice.
         op: See :func:`replace`.
 
     Returns:
@@ -66,13 +86,28 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: A value breaks the contract, or an argument that must be a column is not one.
     """
-    checks.one_due_time(deliver_at, delay)
+    if repeat is None:
+        checks.one_due_time(deliver_at, delay)
     return frame.select(
         F.lit(op).alias("op"),
         *_columns(
             schedule_id=schedule_id, value=value, key=key, headers=headers, seq=seq, event_time=event_time
         ),
-        *_values(delay=delay, deliver_at=deliver_at, destination=destination, max_lateness=max_lateness),
+        *_values(
+            delay=delay,
+            deliver_at=deliver_at,
+            destination=destination,
+            max_lateness=max_lateness,
+            spread=spread,
+            repeat=repeat,
+            time_zone=time_zone,
+            starts_at=starts_at,
+            until=until,
+            count=count,
+            on_missed=on_missed,
+            on_gap=on_gap,
+            on_fold=on_fold,
+        ),
     )
 
 
@@ -108,7 +143,7 @@ def _values(**given: Any) -> Iterator[Column]:
             yield value.alias(name)
         elif value is not None:
             column = F.lit(checks.CHECKS[name](value))
-            yield (column.cast("timestamp") if name == "deliver_at" else column).alias(name)
+            yield (column.cast("timestamp") if name in _INSTANTS else column).alias(name)
 
 
 def _columns(**given: Any) -> Iterator[Column]:

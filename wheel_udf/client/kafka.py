@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from wheel_udf.client import checks
-from wheel_udf.client.checks import Duration, Instant
+from wheel_udf.client.checks import Duration, Instant, OnFold, OnGap, OnMissed
 from wheel_udf.common.command_facts import COMMAND_HEADERS, FIRE_ID_HEADER, OUR_PREFIX
 from wheel_udf.common.errors import ContractError
 
@@ -57,6 +57,15 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     seq: int | None = None,
     event_time: Instant | None = None,
     max_lateness: Duration | None = None,
+    spread: Duration | None = None,
+    repeat: str | None = None,
+    time_zone: str | None = None,
+    starts_at: Instant | None = None,
+    until: Instant | None = None,
+    count: int | None = None,
+    on_missed: OnMissed | None = None,
+    on_gap: OnGap | None = None,
+    on_fold: OnFold | None = None,
     preset: Preset = "native",
     op: Literal["SCHEDULE", "REPLACE"] = "SCHEDULE",
 ) -> Record:
@@ -73,6 +82,16 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         seq: Version of the id; by default the offset of the record.
         event_time: When the command was made; by default the timestamp of the record.
         max_lateness: Past this lateness the row becomes a reject, ``missed``.
+        spread: The due time is moved by a hash of the id, by less than this.
+        repeat: The rule of a series, such as ``0 9 * * 1-5``, ``every 15 minutes``, ``R/PT15M``; then no due time is
+            needed.
+        time_zone: Of the rule, such as ``Europe/Paris``; by default that of the job.
+        starts_at: The series has no occurrence before it; by default, none up to `event_time`.
+        until: The series has no occurrence after it.
+        count: How many occurrences there are.
+        on_missed: Which of the occurrences are delivered that were over when the wheel came to them.
+        on_gap: What becomes of a local time that does not exist.
+        on_fold: At which of the two instants of a local time that comes twice.
         preset: The preset of the job that reads the topic.
         op: See :func:`replace`.
 
@@ -82,7 +101,8 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: An argument breaks the contract.
     """
-    checks.one_due_time(deliver_at, delay)
+    if repeat is None:
+        checks.one_due_time(deliver_at, delay)
     fields = _fields(
         op,
         schedule_id,
@@ -92,6 +112,15 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         delay=delay,
         destination=destination,
         max_lateness=max_lateness,
+        spread=spread,
+        repeat=repeat,
+        time_zone=time_zone,
+        starts_at=starts_at,
+        until=until,
+        count=count,
+        on_missed=on_missed,
+        on_gap=on_gap,
+        on_fold=on_fold,
     )
     return _record(fields, value, key, headers, preset)
 

@@ -11,11 +11,15 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
     event_time    header wheel-event-time *    event_time (ISO text)        -
     destination   header wheel-target          destination                  header scheduler-target-topic
     max_lateness  header wheel-max-lateness    max_lateness                 -
+    spread        header wheel-spread          spread                       -
+    repeat **     header wheel-repeat          repeat                       -
     key           the record's key             key, or the record's key     header scheduler-target-key
     value         the record's value           value                        the record's value
     headers       the record's others          headers, or the record's     the record's others
 
     * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
+    ** and with it time_zone, starts_at *, until *, count, on_missed, on_gap, on_fold (header wheel-time-zone, ...),
+       which without it are not read from headers
     - : none.   without event_time: the record's timestamp
 
 ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last
@@ -53,7 +57,7 @@ from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.rules import UNREADABLE
-from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX
+from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX, SERIES_FIELDS
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ConfigError
 
@@ -63,6 +67,9 @@ _EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "ta
 _EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15}}))[{BLANKS}]*\z"
 _LAST_EPOCH_S: Final = 10**12 - 1
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
+_REPEAT: Final = COMMAND_HEADERS["repeat"]
+_OF_SERIES: Final = tuple(name for name in SERIES_FIELDS if name not in ("spread", "repeat"))
+_SERIES_HEADERS: Final = tuple(COMMAND_HEADERS[name] for name in _OF_SERIES)
 
 
 def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
@@ -92,10 +99,18 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
 
 def _native(records: DataFrame) -> DataFrame:
     frame = _with_headers(records, _KNOWN, OUR_PREFIX)
-    named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
+    named = {
+        column: F.when(_place(_REPEAT) > 0, _header(name)) if column in _OF_SERIES else _header(name)
+        for column, name in COMMAND_HEADERS.items()
+    }
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
     at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
+    instants = {name: F.col(f"_{name}").cast("string") for name in ("starts_at", "until")}
     columns = {column: F.col(f"_{column}") for column in named} | {
+        **{
+            name: F.when(text.isNotNull(), F.coalesce(times.utc_text(F.unix_millis(_epoch(text))), text))
+            for name, text in instants.items()
+        },
         "deliver_at": at,
         "event_time": made,
         SOURCE_DELIVER_AT: _epoch(at),
@@ -172,7 +187,13 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
     passed_on = F.filter("headers", is_passed_on)
     # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
     # and for the look-up.
-    found = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in known))
+    found = reduce(
+        operator.add,
+        (F.when(_place(name) > 0, 1).otherwise(0) for name in known if name not in _SERIES_HEADERS),
+    )
+    if _REPEAT in known:
+        more = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in _SERIES_HEADERS))
+        found += F.when(_place(_REPEAT) > 0, more).otherwise(0)
     return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
 
 

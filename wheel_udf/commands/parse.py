@@ -169,13 +169,13 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common = common_rules(given, contract)
-    schedules = schedule_rules(given, contract) + series.rules(given)
+    schedules = schedule_rules(given, contract) + series.rules(given, contract)
     # Only the common rules apply to a CANCEL.
     rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
     frame = frame.select("*", first_broken(rules).alias("_code"))
     message = error_message(F.col("_code"), common + schedules, contract)
     leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
-    if "repeat" in given:
+    if "repeat" in given and contract.series:
         leveled += series.output_columns(given, contract)
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 

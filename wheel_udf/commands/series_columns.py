@@ -24,7 +24,7 @@ from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.generated_code import interpreted
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.rules import DUE_COLUMNS, Rule
-from wheel_udf.common.command_facts import LONGEST_REPEAT, ON_FOLD, ON_GAP, ON_MISSED
+from wheel_udf.common.command_facts import LONGEST_REPEAT, LONGEST_ZONE, ON_FOLD, ON_GAP, ON_MISSED
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.shard.rows import SCHEDULE
@@ -32,7 +32,6 @@ from wheel_udf.shard.rows import SCHEDULE
 OUTPUT: Final = ("repeat", "anchor_ms", "spread_ms", "last_ms")
 """The columns of :func:`output_columns`: a string and three longs."""
 
-_LONGEST_ZONE: Final = 64
 _POLICIES: Final = {"on_missed": ON_MISSED, "on_gap": ON_GAP, "on_fold": ON_FOLD}
 _ROUNDED_UP: Final = {"starts_at": True, "until": False}
 
@@ -67,15 +66,15 @@ def derived_columns(given: Inputs) -> list[Column]:
     return [interpreted(exact_ms, spread.column.isNotNull()).alias("_window_ms")]
 
 
-def rules(given: Inputs) -> list[Rule]:
+def rules(given: Inputs, contract: Contract) -> list[Rule]:
     """The rules of these columns, in order."""
-    broken: list[tuple[str, str, Column]] = []
+    broken: list[tuple[str, str, Column]] = [] if contract.series else [("no_series", "repeat", F.lit(True))]
     due = [given[name].column.isNotNull() for name in DUE_COLUMNS if name in given]
     if due:
         broken.append(("two_starts", "starts_at", reduce(operator.or_, due)))
     has_repeat = given["repeat"].column.isNotNull() if "repeat" in given else F.lit(False)
     broken += [("no_repeat", name, ~has_repeat) for name in ("starts_at", "until", "count")]
-    for name, most in {"repeat": LONGEST_REPEAT, "time_zone": _LONGEST_ZONE}.items():
+    for name, most in {"repeat": LONGEST_REPEAT, "time_zone": LONGEST_ZONE}.items():
         words = F.col(f"_{name}")
         broken.append(
             (f"bad_{name}", name, (words == "") | (F.length(words) > most) | ~F.is_valid_utf8(words))

@@ -127,7 +127,7 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, pri
     shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
     scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
-    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "place")
+    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "repeat", "occurrence", "place")
     _say_rows(
         shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)),
         print_line,

@@ -38,12 +38,13 @@ from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
-    "headers", "max_lateness_ms", "source", "place",
+    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
-delay level has rounded it up. ``delay_level_ms`` is the span of that level, null without one; ``headers`` is JSON
-text; ``place`` is where the entry waits: ``state``, ``store``, or (direct mode, punctual delivery) ``sender``: an act
-comes too late for it."""
+delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
+without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
+and ``occurrence`` how many it has had; both are null of other entries. ``place`` is where the entry waits: ``state``,
+``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,9 @@ def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
         "scheduled_at": F.timestamp_millis(due_ms).alias("scheduled_at"),
         "place": place.alias("place"),
     }
+    # The slot store has no series.
+    none = {"repeat": F.lit(None).cast("string"), "occurrence": F.lit(None).cast("long")}
+    named |= {name: null.alias(name) for name, null in none.items() if name not in rows.columns}
     return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
 
 

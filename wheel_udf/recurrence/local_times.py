@@ -52,8 +52,6 @@ FAR: Final = 2**61
 NEAR_END_MS: Final = 7_258_118_400_000
 """2200-01-01T00:00Z."""
 
-ON_GAP: Final = ("shift", "skip")
-ON_FOLD: Final = ("first", "last", "both")
 
 ZONE_RULE: Final = (
     "a name of the time zone database such as Europe/Paris, UTC, Z, or an offset such as +02:00"

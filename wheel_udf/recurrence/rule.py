@@ -35,20 +35,13 @@ from typing import Final
 
 import numpy as np
 
+from wheel_udf.common.command_facts import LONGEST_REPEAT, ON_FOLD, ON_GAP, REPEAT_RULE
 from wheel_udf.common.durations import DURATION_PATTERN, parse_duration_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.recurrence.cron_times import MACROS, read_cron
-from wheel_udf.recurrence.local_times import DAY_MS, ON_FOLD, ON_GAP, to_instants_ms, zone_of
+from wheel_udf.recurrence.local_times import DAY_MS, to_instants_ms, zone_of
 from wheel_udf.recurrence.rrule_times import Parts, read_rrule
 from wheel_udf.recurrence.steps import LONGEST_DAYS, LONGEST_MONTHS
-
-LONGEST_REPEAT: Final = 256
-"""In characters."""
-
-REPEAT_RULE: Final = (
-    "cron such as 0 9 * * MON-FRI, @daily, every 15 minutes, every 1 month, R/PT15M, "
-    "or RRULE:FREQ=WEEKLY;BYDAY=MO"
-)
 
 _EVERY: Final = re.compile(r"every[ \t]+(.+)", re.IGNORECASE | re.DOTALL)
 _REPEATING: Final = re.compile(r"R([0-9]{0,9})/(?:([^/]+)/)?([^/]+)")

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.shard.arrow_text import table_from_text
 from wheel_udf.shard.chunks import Chunk
-from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA
+from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SERIES_COLUMNS, asked_ms
 from wheel_udf.shard.state import ShardState
 
 _CHANGED = (
@@ -33,7 +33,7 @@ _CHANGED = (
 ACT_SCHEMA = pa.schema([*map(ENTRY_SCHEMA.field, _CHANGED), COMMAND_SCHEMA.field("op")])
 """A row of an act: the version, and what an act can change. Of a CANCEL the rest is null."""
 
-_PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source")
+_PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source", *SERIES_COLUMNS)
 
 
 def acts_of_texts(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -72,10 +72,16 @@ def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
     found = np.flatnonzero(at.is_valid().to_numpy())
     entry = at.take(pa.array(found)).to_numpy().astype(np.int64)
     same = rows["seq"].to_numpy()[entry] == changes["seq"].to_numpy()[found]
-    payload = chunk.table(*_PAYLOAD).take(pa.array(entry[same]))
-    return _commands(
-        changes.take(pa.array(found[same])), {name: payload[name] for name in _PAYLOAD}, seq_given=False
-    )
+    payload = chunk.table(*_PAYLOAD, "deliver_at_ms", "level_error_ms").take(pa.array(entry[same]))
+    columns = {name: payload[name] for name in _PAYLOAD}
+    changed = changes.take(pa.array(found[same]))
+    if payload["repeat"].null_count < payload.num_rows:
+        # The nominal time of the occurrence stays: from it comes the next one.
+        moved_ms = pc.subtract(changed["deliver_at_ms"], asked_ms(payload))
+        columns["level_error_ms"] = pc.if_else(
+            payload["repeat"].is_valid(), moved_ms, changed["level_error_ms"]
+        )
+    return _commands(changed, columns, seq_given=False)
 
 
 def _commands(acts: pa.Table, payload: dict[str, pa.ChunkedArray], *, seq_given: bool) -> pa.Table:

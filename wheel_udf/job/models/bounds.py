@@ -14,6 +14,7 @@ from wheel_udf.job.models.values import (
     FolderPath,
     PositiveMs,
     Span,
+    TimeZone,
     UnboundedMs,
     as_written,
 )
@@ -43,6 +44,12 @@ class ContractConfig(OperationContractConfig):
 
     max_lateness_ms: Span | None = Field(None, alias="max_lateness")
     """A later row goes to the rejects, unless its command has its own bound. Default: no bound."""
+
+    time_zone: TimeZone = "UTC"
+    """The zone of rules of series that name none: a name such as Europe/Paris, or an offset such as +02:00."""
+
+    most_missed: StrictInt = Field(1_000, ge=1)
+    """With on_missed: all, how many occurrences of a series are released late; the others are missed."""
 
 
 PENDING_BOUNDS: Final = ("pending", "per_destination", "per_slot")

@@ -24,6 +24,7 @@ from wheel_udf.common.instants import (
 )
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.paths import require_path
+from wheel_udf.recurrence.local_times import zone_of
 
 _DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
 _PLACEHOLDER: Final = r"\$\{"
@@ -115,6 +116,14 @@ def _destination(value: str) -> str:
     return value
 
 
+def _time_zone(value: str) -> str:
+    try:
+        zone_of(value)
+    except ConfigError as error:
+        raise fault("not a time zone", rule=error.rule, hint=error.hint) from None
+    return value
+
+
 def _not_empty(value: object) -> object:
     if value in ({}, [], ()):
         raise fault("empty", rule="at least one")
@@ -142,6 +151,7 @@ NOT_EMPTY: Final = BeforeValidator(_not_empty)
 Text = Annotated[StrictStr, BeforeValidator(_text)]
 FolderPath = Annotated[Text, AfterValidator(_path)]
 DestinationName = Annotated[Text, AfterValidator(_destination)]
+TimeZone = Annotated[Text, AfterValidator(_time_zone)]
 _Option = Annotated[
     str, BeforeValidator(_option_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]

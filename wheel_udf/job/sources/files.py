@@ -37,7 +37,9 @@ Source = FileSourceConfig | DeltaSourceConfig
 _PARQUET_DDL = (
     "schedule_id STRING, op STRING, seq BIGINT, deliver_at TIMESTAMP, delay STRING, event_time TIMESTAMP, "
     "destination STRING, key BINARY, value BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING"
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, max_lateness STRING, spread STRING, repeat STRING, "
+    "time_zone STRING, starts_at TIMESTAMP, until TIMESTAMP, count BIGINT, on_missed STRING, on_gap STRING, "
+    "on_fold STRING"
 )
 _TEXT_COLUMNS = tuple(name for name in COMMAND_FIELDS if name != "headers")
 _JSON_DDL = ", ".join(f"{name} STRING" for name in _TEXT_COLUMNS) + (
