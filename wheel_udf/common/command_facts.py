@@ -46,7 +46,9 @@ SERIES_FIELDS: Final = (
 )  # fmt: skip
 """The columns of the contract that say how a command repeats; all but the first mean nothing without ``repeat``."""
 
-REPEAT_RULE: Final = "cron such as 0 9 * * MON-FRI, @daily, every 15 minutes, every 1 month, R/PT15M, or RRULE:FREQ=WEEKLY;BYDAY=MO"
+REPEAT_RULE: Final = (
+    "cron such as 0 9 * * MON-FRI, @daily, every 15 minutes, every 1 month, R/PT15M, or an RRULE"
+)
 LONGEST_REPEAT: Final = 256
 LONGEST_ZONE: Final = 64
 """In characters."""

@@ -3,7 +3,7 @@
 ::
 
     wheel-udf VERB --config FILE [options]    arguments, by verbs.toml ---> loader ---> module of the verb
-                                              no --config: init, conf, broker --------> module of the verb
+                                              no --config: init, conf, broker, next --> module of the verb
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments
 (:mod:`wheel_udf.job.arguments`). Standard output has the lines of the verb (of a run one for each batch, and the
@@ -92,7 +92,7 @@ def _has_reader(stream: TextIO, text: str = "") -> bool:
 def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLine) -> int:
     # Each verb imports what it needs: --help needs no pydantic, the errors of a config need neither Spark nor Java.
     module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
-    if "config" not in arguments:
+    if getattr(arguments, "config", None) is None:
         return int(import_module(module).execute(arguments, print_line) or 0)
     from wheel_udf.job import loader
 

@@ -98,6 +98,25 @@ def rule_of(text: str) -> SeriesRule:
     )
 
 
+def upcoming(text: str, nominal_ms: int, anchor_ms: int, occurrence: int, most: int) -> list[int]:
+    """Returns the nominal times of the occurrences that a series waits for, the next one first.
+
+    Args:
+        text: The column ``repeat`` of its entry.
+        nominal_ms: The nominal time of the next one.
+        anchor_ms: The entry's anchor.
+        occurrence: How many it has had.
+        most: How many at most.
+
+    Raises:
+        ConfigError: The rule or its zone is none.
+    """
+    rule = rule_of(text)
+    most = min(most, rule.count - occurrence)
+    more = rule.occurrences.between(nominal_ms, rule.until_ms, anchor_ms, most - 1) if most > 1 else ()
+    return [nominal_ms, *map(int, more)][: max(most, 0)]
+
+
 # ---- begin ---------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,292 @@
+"""Series against their model: random rules, versions and clocks, row for row; and what must hold of any of them.
+
+Few ids and few seqs, so that versions collide; event times and clocks on and beside the instants of the rules, so that
+an edit meets an occurrence. What one example does::
+
+    commands --- begin ---> begun, refused        state --- advance ---> state' --- to_row / from_row, now and then
+                               |                    |
+                             model --- batch ---> fired, missed, refused, counts, pending rows, next due: equal
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, strategies as st
+
+from tests.unit.wheel.heap_model import CANCEL, CANCEL_OUTCOMES, SCHEDULE, SCHEDULE_OUTCOMES
+from tests.unit.wheel.series_model import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    PARIS_AUTUMN_MS,
+    PARIS_SPRING_MS,
+    PENDING_COLUMNS,
+    RELEASE_COLUMNS,
+    SeriesModel,
+)
+from wheel_udf.common.geometry import Wheel
+from wheel_udf.policies.series import Series, begin
+from wheel_udf.shard.rows import COMMAND_SCHEMA
+from wheel_udf.shard.state import ShardState
+from wheel_udf.testing.frames import rows_of
+from wheel_udf.wheel.policies import Policies
+from wheel_udf.wheel.step import Step, advance
+
+Row = dict[str, Any]
+
+QUARTER_MS = 15 * MINUTE_MS
+COUNTS = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, "occurrences_fired", "occurrences_missed")
+STARTS_MS = (
+    1_767_607_200_000,  # 2026-01-05T10:00Z
+    PARIS_SPRING_MS - 5 * HOUR_MS,
+    PARIS_AUTUMN_MS - 5 * HOUR_MS,
+)
+PLAIN = dict.fromkeys(COMMAND_SCHEMA.names) | {"amend": 0, "act": 0, "seq_given": True}
+
+wheels = st.sampled_from((Wheel(1_000, 20, 6), Wheel(1_000, 4, 3), Wheel(60_000, 8, 4), Wheel(7, 20, 6)))
+memories = st.sampled_from((None, 0, HOUR_MS))
+limits = st.none() | st.none() | st.integers(1, 3) | st.integers(4, 9)
+
+# On the instants of most rules, and beside them.
+grid = st.builds(
+    lambda quarters, off: quarters * QUARTER_MS + off,
+    st.integers(-12, 12),
+    st.sampled_from((-1, 0, 0, 0, 1, 30_000)),
+)
+rules = st.sampled_from(("every 15 minutes", "every 45 minutes", "*/15 * * * *", "*/7 * * * *")).map(
+    lambda words: {"repeat": words, "time_zone": "UTC"}
+) | st.builds(
+    lambda minute, gap, fold: {"repeat": f"{minute} 2 * * *", "time_zone": "Europe/Paris", **gap, **fold},
+    st.sampled_from((0, 30)),
+    st.sampled_from(({}, {"on_gap": "skip"})),
+    st.sampled_from(({}, {"on_fold": "last"}, {"on_fold": "both"})),
+)
+policies_of_rules = (
+    st.just({})
+    | st.just({"on_missed": "none"})
+    | st.sampled_from((None, 1, 2, 5)).map(lambda most: {"on_missed": "all", **({"most": most} if most else {})})
+)
+ends = st.fixed_dictionaries(
+    {}, optional={"count": st.sampled_from((1, 2, 3, 6)), "until_offset_ms": grid.map(lambda at: at + HOUR_MS)}
+)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One batch: the clock moves by `step_ms`, then the drafts become commands, due relative to it."""
+
+    step_ms: int
+    drafts: tuple[Row, ...]
+    limit: int | None
+    restart: bool
+    seed: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A shard's life: its shape, its memory, the first clock and all batches."""
+
+    wheel: Wheel
+    memory_ms: int | None
+    start_ms: int
+    moves: list[Move]
+
+    def batches(self, *, unique: bool) -> Iterator[tuple[Move, int, list[Row]]]:
+        """Each move with the clock it comes to and its commands.
+
+        Args:
+            unique: Whether a batch has one command of each version at most: which of several is kept hangs on their
+                content, and is not the model's matter.
+        """
+        now_ms = self.start_ms
+        for move in self.moves:
+            now_ms += move.step_ms
+            commands = [command_of(draft, now_ms) for draft in move.drafts]
+            if unique:
+                versions = {(each["schedule_id"], each["seq"], each["op"]): each for each in commands}
+                commands = [*versions.values()]
+            yield move, now_ms, commands
+
+
+series_drafts = st.fixed_dictionaries(
+    {
+        "kind": st.just("series"),
+        "event_ms": grid.map(lambda at: min(at, MINUTE_MS)),
+        "begin_ms": st.none() | st.none() | grid,
+        "rule": rules,
+        "policy": policies_of_rules,
+        "ends": ends,
+        "spread_ms": st.sampled_from((0, 0, 0, 1, 30_000, 20 * MINUTE_MS)),
+        "max_lateness_ms": st.sampled_from((None, None, 0, MINUTE_MS, HOUR_MS)),
+    }
+)
+bad_drafts = st.fixed_dictionaries(
+    {
+        "kind": st.just("series"),
+        "event_ms": st.just(0),
+        "begin_ms": st.none(),
+        "rule": st.sampled_from(
+            (
+                {"repeat": "61 * * * *", "time_zone": "UTC"},
+                {"repeat": "*/7 * * * *", "time_zone": "Mars/Olympus"},
+            )
+        ),
+        "policy": st.just({}),
+        "ends": st.just({}),
+        "spread_ms": st.just(0),
+        "max_lateness_ms": st.none(),
+    }
+)
+one_shot_drafts = st.fixed_dictionaries(
+    {
+        "kind": st.just("one-shot"),
+        "due_ms": grid,
+        "max_lateness_ms": st.sampled_from((None, None, 0, MINUTE_MS)),
+    }
+)
+drafts = st.tuples(
+    st.fixed_dictionaries(
+        {
+            "schedule_id": st.sampled_from(("a", "b", "c", "é")),
+            "seq": st.integers(0, 6),
+            "seq_given": st.booleans(),
+        }
+    ),
+    st.one_of(
+        series_drafts,
+        series_drafts,
+        series_drafts,
+        series_drafts,
+        one_shot_drafts,
+        st.just({"kind": "cancel"}),
+        bad_drafts,
+    ),
+).map(lambda both: {**both[0], **both[1]})
+moves = st.builds(
+    Move,
+    step_ms=grid.map(abs) | st.sampled_from((0, 1, MINUTE_MS, HOUR_MS, DAY_MS, -HOUR_MS, -1)),
+    drafts=st.lists(drafts, max_size=5).map(tuple),
+    limit=limits,
+    restart=st.booleans(),
+    seed=st.integers(0, 99),
+)
+runs = st.builds(
+    Run,
+    wheel=wheels,
+    memory_ms=memories,
+    start_ms=st.sampled_from(STARTS_MS),
+    moves=st.lists(moves, min_size=1, max_size=10),
+)
+
+
+def command_of(draft: Row, now_ms: int) -> Row:
+    row = PLAIN | {name: draft[name] for name in ("schedule_id", "seq", "seq_given")}
+    if draft["kind"] == "cancel":
+        return row | {"op": CANCEL}
+    row |= {"op": SCHEDULE, "destination": "out", "max_lateness_ms": draft["max_lateness_ms"]}
+    if draft["kind"] == "one-shot":
+        return row | {"deliver_at_ms": now_ms + draft["due_ms"]}
+    event_ms, begin_ms = now_ms + draft["event_ms"], draft["begin_ms"]
+    told = draft["rule"] | draft["policy"] | draft["ends"]
+    if (until_ms := told.pop("until_offset_ms", None)) is not None:
+        told["until_ms"] = now_ms + until_ms
+    return row | {
+        "repeat": json.dumps(told),
+        "anchor_ms": event_ms if begin_ms is None else now_ms + begin_ms,
+        "last_ms": event_ms if begin_ms is None else now_ms + begin_ms - 1,
+        "spread_ms": draft["spread_ms"],
+    }
+
+
+def table_of(commands: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist([*commands], schema=COMMAND_SCHEMA)
+
+
+def shown(table: pa.Table, names: tuple[str, ...] = RELEASE_COLUMNS) -> list[Row]:
+    return [{name: row[name] for name in names} for row in rows_of(table)]
+
+
+def pending_of(state: ShardState) -> list[Row]:
+    return sorted(shown(state.entries(), PENDING_COLUMNS), key=lambda row: row["schedule_id"].encode())
+
+
+def step_of(
+    state: ShardState, commands: Iterable[Row], now_ms: int, limit: int | None, memory_ms: int | None
+) -> tuple[Step, list[Row]]:
+    """A step as the worker makes it, and the commands refused before it."""
+    begun, refused = begin(table_of(commands), state)
+    policies = Policies(repeat=Series(state.wheel.tick_ms))
+    return advance(state, begun, now_ms, limit, memory_ms=memory_ms, policies=policies), rows_of(refused)
+
+
+def is_dropped(row: Row, clock_ms: int) -> bool:
+    bound = row["max_lateness_ms"]
+    return bound is None or clock_ms - row["deliver_at_ms"] <= bound
+
+
+@dataclass
+class Pair:
+    """The step and its model, side by side; every batch is compared and every invariant checked."""
+
+    wheel: Wheel
+    memory_ms: int | None
+    state: ShardState = field(init=False)
+    model: SeriesModel = field(init=False)
+    refused: int = 0
+
+    def __post_init__(self) -> None:
+        self.state = ShardState.empty(self.wheel)
+        self.model = SeriesModel(self.memory_ms, self.wheel.tick_ms)
+
+    def restart(self) -> None:
+        before = pending_of(self.state)
+        self.state = ShardState.from_row(self.state.to_row(1), self.wheel, 1)
+        assert pending_of(self.state) == before
+
+    def batch(self, commands: list[Row], now_ms: int, limit: int | None) -> list[Row]:
+        before = self.state.to_row(1)
+        step, refused = step_of(self.state, commands, now_ms, limit, self.memory_ms)
+        assert self.state.to_row(1) == before, "the step is pure: a retried task starts from the same state"
+        fired, missed = self.model.batch(commands, now_ms, limit)
+        codes = [
+            (row["schedule_id"], row["seq"], json.loads(row["reject"])["error_code"]) for row in refused
+        ]
+        assert sorted(codes) == sorted(self.model.refused)
+        assert shown(step.fired) == fired
+        assert shown(step.missed) == missed
+        assert step.changed == self.model.changed
+        self.state, self.refused = step.state, self.refused + len(refused)
+        self.agree()
+        return fired
+
+    def agree(self) -> None:
+        counts = {name: self.state.counts[name] for name in COUNTS}
+        assert counts == {name: self.model.counts[name] for name in COUNTS}
+        assert self.state.counts["occurrences_skipped"] == 0
+        assert pending_of(self.state) == sorted(
+            ({name: row.get(name) for name in PENDING_COLUMNS} for row in self.model.waiting.values()),
+            key=lambda row: row["schedule_id"].encode(),
+        )
+        assert (self.state.pending, self.state.next_due_ms) == (self.model.pending, self.model.next_due_ms)
+        assert self.state.clock_ms == self.model.clock_ms
+        assert self.model.schedules_in == self.state.pending + sum(counts[name] for name in SCHEDULE_OUTCOMES)
+        assert self.model.cancels_in == sum(counts[name] for name in CANCEL_OUTCOMES)
+
+
+@given(run=runs)
+def test_every_batch_of_series_equals_the_model_across_restarts_limits_and_clocks(run: Run) -> None:
+    pair = Pair(run.wheel, run.memory_ms)
+    for move, now_ms, commands in run.batches(unique=True):
+        if move.restart:
+            pair.restart()
+        pair.batch(commands, now_ms, move.limit)
+    for outcome, count in pair.model.counts.items():
+        if count:
+            event(outcome)
