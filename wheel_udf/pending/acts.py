@@ -186,6 +186,7 @@ class _Change:
             "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
             # Null without a level; with a level the error may be 0.
             "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
+            "occurrence": F.when(F.lit(entry), F.col("occurrence")),
             "destination": destination if entry else nothing.cast("string"),
             "source": F.col("source"),
             **carried,

@@ -66,8 +66,12 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
     )
     met = entries.join(F.broadcast(changes), ["schedule_id", "seq"], "left")
     met = met.where(F.col("op").isNull() | (F.col("op") != CANCEL))
-    newer = F.col("new_amend") > F.col("amend")
-    columns = {name: F.when(newer, F.col(f"new_{name}")).otherwise(F.col(name)).alias(name) for name in names}
+    newer = (F.col("new_amend") > F.col("amend")) & F.col("new_occurrence").eqNullSafe(F.col("occurrence"))
+    # The nominal time of a series' occurrence stays.
+    moved_ms = F.col("new_deliver_at_ms") - F.col("deliver_at_ms") + F.coalesce("level_error_ms", F.lit(0))
+    news = {name: F.col(f"new_{name}") for name in names}
+    news["level_error_ms"] = F.when(F.col("repeat").isNotNull(), moved_ms).otherwise(news["level_error_ms"])
+    columns = {name: F.when(newer, new).otherwise(F.col(name)).alias(name) for name, new in news.items()}
     return met.select(*(columns.get(name, F.col(name)) for name in entries.columns))
 
 

@@ -28,10 +28,11 @@ from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, 
 from wheel_udf.shard.state import ShardState
 
 _CHANGED = (
-    "schedule_id", "seq", "amend", "deliver_at_ms", "destination", "delay_level_ms", "level_error_ms",
+    "schedule_id", "seq", "amend", "deliver_at_ms", "destination", "delay_level_ms", "level_error_ms", "occurrence",
 )  # fmt: skip
 ACT_SCHEMA = pa.schema([*map(ENTRY_SCHEMA.field, _CHANGED), COMMAND_SCHEMA.field("op")])
-"""A row of an act: the version, and what an act can change. Of a CANCEL the rest is null."""
+"""A row of an act: the version, and what an act can change. Of a CANCEL the rest is null. ``occurrence`` is that of the
+entry that was selected: once a series has gone on, an act on the occurrence before comes too late."""
 
 _PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source", *SERIES_COLUMNS)
 
@@ -63,7 +64,7 @@ def as_commands(state: ShardState, acts: pa.Table) -> tuple[pa.Table, int]:
 
 def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
     """The changes of entries in a chunk, each with the payload of its entry."""
-    rows = chunk.table("schedule_id", "seq")
+    rows = chunk.table("schedule_id", "seq", "occurrence")
     ids = pc.unique(changes["schedule_id"])
     if not pc.any(pc.is_in(rows["schedule_id"], value_set=ids)).as_py():
         return COMMAND_SCHEMA.empty_table()
@@ -72,6 +73,8 @@ def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
     found = np.flatnonzero(at.is_valid().to_numpy())
     entry = at.take(pa.array(found)).to_numpy().astype(np.int64)
     same = rows["seq"].to_numpy()[entry] == changes["seq"].to_numpy()[found]
+    occurrences = rows["occurrence"].fill_null(-1).to_numpy()
+    same &= occurrences[entry] == changes["occurrence"].fill_null(-1).to_numpy()[found]
     payload = chunk.table(*_PAYLOAD, "deliver_at_ms", "level_error_ms").take(pa.array(entry[same]))
     columns = {name: payload[name] for name in _PAYLOAD}
     changed = changes.take(pa.array(found[same]))

@@ -166,6 +166,10 @@ class SeriesModel(HeapModel):
     Args:
         memory_ms: As of the heap model.
         tick_ms: The tick of the wheel.
+
+    Attributes:
+        refused: Commands that are no series, of the last batch: id, seq and code.
+        dropped: The last rows of its missed ones: those that stand for dropped occurrences, by id.
     """
 
     def __init__(self, memory_ms: int | None, tick_ms: int) -> None:
@@ -173,7 +177,7 @@ class SeriesModel(HeapModel):
         self.tick_ms = tick_ms
         self.counts.update(dict.fromkeys(("occurrences_fired", "occurrences_missed"), 0))
         self.refused: list[tuple[str, int, str]] = []
-        self.passed: dict[tuple[str, int], list[int]] = {}
+        self.dropped: list[Row] = []
 
     def batch(
         self, commands: list[Command], now_ms: int, limit: int | None = None
@@ -239,13 +243,14 @@ class SeriesModel(HeapModel):
                 continue
             self._count("occurrences_missed" if is_missed else "occurrences_fired")
             self.counts["occurrences_missed"] += row["missed_before"]
-        dropped = [
+        self.dropped = [
             row
             for name, plan in due.items()
             if plan is not None
             for row in self._move_on(name, plan, released[name], now)
         ]
-        return fired, [*missed, *sorted(dropped, key=lambda row: row["schedule_id"].encode())]
+        self.dropped.sort(key=lambda row: row["schedule_id"].encode())
+        return fired, [*missed, *self.dropped]
 
     def _planned(self, entry: Command, now: int) -> Due | None:
         """What of a series is due; None for an entry that is none."""
