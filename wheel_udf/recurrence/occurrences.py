@@ -12,7 +12,8 @@ The answer depends on the arguments and on the data of the time zones, and on no
 before. Instants are UTC epoch ms, of the years 1 to 9999. All of int64 may be asked for: what is before the year 1
 counts as its beginning, and there is no occurrence after the year 9999 (:data:`NEVER`).
 
-No Python loop over rows, but for RRULE: that is asked once for each distinct pair of a local time and an anchor.
+No Python loop over rows. Only dateutil, for an RRULE, is asked once for each distinct pair of a date and a phase of the
+anchor; with FREQ=HOURLY or MINUTELY, of a local time and an anchor, about 0.1 ms each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from wheel_udf.recurrence.local_times import (
     pieces_of,
     to_local_ms,
 )
-from wheel_udf.recurrence.rrule_times import RRuleTimes
+from wheel_udf.recurrence.rrule_times import DatedRRule, RRuleTimes, rrule_times
 from wheel_udf.recurrence.rule import Kind, Rule, parse_rule
 from wheel_udf.recurrence.sources import MOST, LocalTimes
 from wheel_udf.recurrence.steps import Steps
@@ -146,8 +147,9 @@ class Occurrences:
 
     def _begins(self, is_within: Bools, anchor_local_ms: Int64s) -> Bools:
         """Whether the anchor is an occurrence, of those that are within what is asked for."""
-        if isinstance(self._local, RRuleTimes) and is_within.any():
-            is_within[is_within] = self._local.is_at(anchor_local_ms[is_within]) > 0
+        if isinstance(self._local, RRuleTimes | DatedRRule) and is_within.any():
+            anchors = anchor_local_ms[is_within]
+            is_within[is_within] = self._local.is_at(anchors, anchors) > 0
         return is_within
 
     def _clock(self, upto_ms: int) -> ClockPieces:
@@ -168,12 +170,14 @@ class Occurrences:
     def _zoned_upto(self, past_ms: Int64s, upto_ms: int, anchor_local_ms: Int64s) -> tuple[Int64s, Int64s]:
         assert self._local is not None
         clock = self._clock(upto_ms)
-        rows = np.flatnonzero(past_ms < upto_ms)
         count, newest = np.zeros(len(past_ms), np.int64), past_ms.copy()
-        count[rows] = zoned.count(self._local, clock, past_ms[rows], upto_ms, anchor_local_ms[rows])
+        rows = np.flatnonzero(past_ms < upto_ms)
         newest[rows] = zoned.last_upto(
             self._local, clock, np.full(len(rows), upto_ms, np.int64), anchor_local_ms[rows]
         )
+        # It costs more to count nothing than to find that there is nothing.
+        rows = np.flatnonzero(newest > past_ms)
+        count[rows] = zoned.count(self._local, clock, past_ms[rows], upto_ms, anchor_local_ms[rows])
         return count, newest
 
 
@@ -191,7 +195,7 @@ def _local_times(rule: Rule) -> LocalTimes | None:
     if rule.kind == Kind.CRON:
         return CronTimes(rule.cron)
     if rule.kind == Kind.RRULE:
-        return RRuleTimes(rule.parts)
+        return rrule_times(rule.parts)
     if rule.kind == Kind.ELAPSED:
         return None
     return Steps(days=rule.size, months=0) if rule.kind == Kind.DAYS else Steps(days=0, months=rule.size)

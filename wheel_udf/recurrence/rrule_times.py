@@ -12,7 +12,13 @@ begins at the block that is asked for::
 400 years later the calendar is the same. So dateutil works in the last centuries before 9999, and gives up after 400
 to 800 years instead of 8000.
 
+BYSETPOS of FREQ=WEEKLY chooses from whole weeks, also from that of the anchor. dateutil, from the anchor, would choose
+from what is left of its week.
+
 The milliseconds of the anchor are added to each occurrence, unless the rule has BYSECOND.
+
+Most rules are dates and times of day (:class:`DatedRRule`). Of those dateutil is asked for the dates only, which are
+the same for all anchors of one phase, such as the first of two weeks: rows with a thousand anchors share them.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +66,8 @@ _NUMBERS: Final = {
     "BYMINUTE": (0, 59, False),
     "BYSECOND": (0, 59, False),
 }
+_UNITS_MS: Final = {"BYHOUR": 3_600_000, "BYMINUTE": 60_000, "BYSECOND": 1_000}
+_DATED: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY")
 _DAY_PARTS: Final = ("BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,8}")
 _INTERVAL: Final = re.compile(r"0*[1-9][0-9]{0,7}")
@@ -69,6 +77,8 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # local times have no zone
 _CYCLE_MS: Final = CYCLE_DAYS * DAY_MS
 # 400 years before dateutil's end.
 _LATEST_START_MS: Final = 253_402_300_800_000 - _CYCLE_MS
+# 1 January of the year 1.
+_FIRST_DAY: Final = -719_162
 # 40 years have all calendars a year can have.
 _SAMPLE: Final = datetime(9960, 1, 1)  # noqa: DTZ001  # the same
 
@@ -169,17 +179,112 @@ def _fires(parts: Parts) -> bool:
     return next(_dated(every, _SAMPLE, _SAMPLE), None) is not None
 
 
-@dataclass(frozen=True)
-class RRuleTimes:
-    """The local times of an RRULE (:class:`wheel_udf.recurrence.sources.LocalTimes`).
+def rrule_times(parts: Parts) -> RRuleTimes | DatedRRule:
+    """The local times of an RRULE.
 
-    Each pair of a local time and an anchor costs a call of Python; blocks are kept.
+    Args:
+        parts: As :func:`read_rrule` returns them.
+    """
+    given = dict(parts)
+    # BYSETPOS chooses from all times of a period, so they must be one for each date.
+    is_dated = given["FREQ"] in _DATED and ("BYSETPOS" not in given or len(_times_of_day(parts)) == 1)
+    return DatedRRule(parts) if is_dated else RRuleTimes(parts)
+
+
+@dataclass(frozen=True)
+class DatedRRule:
+    """The local times of an RRULE that are dates and times of day (:class:`wheel_udf.recurrence.sources.LocalTimes`).
+
+    Each distinct pair of a date and a phase of the anchor costs a call of Python.
 
     Attributes:
         parts: As :func:`read_rrule` returns them.
     """
 
     parts: Parts
+
+    @cached_property
+    def _dates(self) -> RRuleTimes:
+        kept = tuple(part for part in self.parts if part[0] not in _UNITS_MS)
+        return RRuleTimes((*kept, *((name, "0") for name in _UNITS_MS)), has_anchor=True)
+
+    def next_after(self, local_ms: Int64s, anchor_ms: Int64s) -> Int64s:
+        """The first occurrence after each local time: int64[n]."""
+        past_ms, phase_ms = np.maximum(local_ms, anchor_ms), self._phase(anchor_ms)
+        rest_ms, times = self._rest(anchor_ms), _times_of_day(self.parts)
+        day_ms, number = self._passed(past_ms, rest_ms)
+        # The first date from the day on; from the next day on, if all times of the day have passed.
+        date_ms = self._dates.next_after(np.where(number < len(times), day_ms - 1, day_ms), phase_ms)
+        time_ms = times[np.where(date_ms == day_ms, number % len(times), 0)]
+        return np.where(date_ms < NONE, date_ms + rest_ms + time_ms, NONE)
+
+    def last_upto(self, local_ms: Int64s, anchor_ms: Int64s) -> Int64s:
+        """The last occurrence at or before each local time: int64[n]; ``-NONE`` where there is none."""
+        phase_ms, rest_ms, times = self._phase(anchor_ms), self._rest(anchor_ms), _times_of_day(self.parts)
+        day_ms, number = self._passed(np.maximum(local_ms, anchor_ms), rest_ms)
+        date_ms = self._dates.last_upto(np.where(number > 0, day_ms, day_ms - 1), phase_ms)
+        found = date_ms + rest_ms + times[np.where(date_ms == day_ms, number, len(times)) - 1]
+        return np.where((date_ms > -NONE) & (found > anchor_ms), found, -NONE)
+
+    def count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: Int64s) -> Int64s:
+        """How many occurrences are in (after, upto]: int64[n]; exact to :data:`MOST`, and beyond it at least that."""
+        past_ms, phase_ms, rest_ms = (
+            np.maximum(after_ms, anchor_ms),
+            self._phase(anchor_ms),
+            self._rest(anchor_ms),
+        )
+        first_ms, first_number = self._passed(past_ms, rest_ms)
+        last_ms, last_number = self._passed(np.maximum(upto_ms, past_ms), rest_ms)
+        dates = self._dates.count(first_ms - 1, last_ms - 1, phase_ms)
+        at_first, at_last = (self._dates.is_at(each, phase_ms) for each in (first_ms, last_ms))
+        found = dates * len(_times_of_day(self.parts)) + at_last * last_number - at_first * first_number
+        return np.asarray(found, np.int64)
+
+    def is_at(self, local_ms: Int64s, anchor_ms: Int64s) -> Int64s:
+        """Whether a local time, from the anchor on, is an occurrence: 1 or 0, int64[n]."""
+        rest_ms = self._rest(anchor_ms)
+        time_ms = local_ms % DAY_MS - rest_ms
+        is_time = np.isin(time_ms, _times_of_day(self.parts))
+        return self._dates.is_at(local_ms - local_ms % DAY_MS, self._phase(anchor_ms)) * is_time
+
+    def _passed(self, local_ms: Int64s, rest_ms: Int64s) -> tuple[Int64s, Int64s]:
+        """The day of a local time, in ms, and how many times of the day it has reached."""
+        time_ms = local_ms % DAY_MS
+        return local_ms - time_ms, np.searchsorted(_times_of_day(self.parts), time_ms - rest_ms, side="right")
+
+    def _rest(self, anchor_ms: Int64s) -> Int64s:
+        """What the time of day has of the anchor: the hours, minutes, seconds that the rule does not give."""
+        given, time_ms = dict(self.parts), anchor_ms % DAY_MS
+        rest_ms = np.zeros(len(anchor_ms), np.int64)
+        for name, unit_ms in _UNITS_MS.items():
+            whole_ms = time_ms if name == "BYSECOND" else time_ms // unit_ms * unit_ms
+            rest_ms += 0 if name in given else whole_ms
+            time_ms = time_ms % unit_ms
+        return rest_ms
+
+    def _phase(self, anchor_ms: Int64s) -> Int64s:
+        """An anchor for the dates, the same one for all anchors that have the same dates, but for their beginning."""
+        frequency, interval = _pace(self.parts)
+        day = anchor_ms // DAY_MS
+        if frequency in {"DAILY", "WEEKLY"}:
+            width = interval if frequency == "DAILY" else interval * 7
+            day = _FIRST_DAY + (day - _FIRST_DAY) % width
+        return np.asarray(day * DAY_MS, np.int64)
+
+
+@dataclass(frozen=True)
+class RRuleTimes:
+    """The local times of any RRULE (:class:`wheel_udf.recurrence.sources.LocalTimes`).
+
+    Each pair of a local time and an anchor costs a call of Python; blocks are kept.
+
+    Attributes:
+        parts: As :func:`read_rrule` returns them.
+        has_anchor: Whether the anchor itself counts, if the rule matches it.
+    """
+
+    parts: Parts
+    has_anchor: bool = False
 
     def next_after(self, local_ms: Int64s, anchor_ms: Int64s) -> Int64s:
         """The first occurrence after each local time: int64[n]."""
@@ -190,22 +295,22 @@ class RRuleTimes:
         return _for_pairs(self._last, local_ms, anchor_ms)
 
     def count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: Int64s) -> Int64s:
-        """How many occurrences are in (after, upto]: int64[n], at most :data:`MOST`."""
+        """How many occurrences are in (after, upto]: int64[n]; exact to :data:`MOST`, and beyond it at least that."""
         found = np.zeros(len(after_ms), np.int64)
         anchors, place = np.unique(anchor_ms, return_inverse=True)
         ends = np.cumsum(np.bincount(place, minlength=len(anchors)))
         rows_of = np.split(np.argsort(place, kind="stable"), ends[:-1]) if len(anchors) else []
         for anchor, rows in zip(anchors.tolist(), rows_of, strict=True):
-            past = np.maximum(after_ms[rows], anchor)
+            past = np.maximum(after_ms[rows], anchor - self.has_anchor)
             found[rows] = self._count(past, np.maximum(upto_ms[rows], past), anchor)
         return found
 
-    def is_at(self, anchor_ms: Int64s) -> Int64s:
-        """Whether the anchor itself is an occurrence: 1 or 0, int64[n]."""
-        return _for_pairs(self._is_at, anchor_ms, anchor_ms)
+    def is_at(self, local_ms: Int64s, anchor_ms: Int64s) -> Int64s:
+        """Whether a local time, from the anchor on, is an occurrence: 1 or 0, int64[n]."""
+        return _for_pairs(self._is_at, local_ms, anchor_ms)
 
     def _next(self, local_ms: int, anchor_ms: int) -> int:
-        past_ms = max(local_ms, anchor_ms)
+        past_ms = max(local_ms, anchor_ms - self.has_anchor)
         times = _block(self.parts, anchor_ms, self._number(past_ms, anchor_ms))
         # A block ends with the first occurrence behind it.
         place = int(np.searchsorted(times, past_ms, side="right"))
@@ -213,7 +318,8 @@ class RRuleTimes:
 
     def _last(self, local_ms: int, anchor_ms: int) -> int:
         # A rule may never fire from some anchors, and each search that finds nothing goes through centuries.
-        if local_ms <= anchor_ms or self._next(anchor_ms, anchor_ms) > local_ms:
+        bound_ms = anchor_ms - self.has_anchor
+        if local_ms <= bound_ms or self._next(bound_ms, anchor_ms) > local_ms:
             return -NONE
         end = self._number(local_ms, anchor_ms)
         times = _block(self.parts, anchor_ms, end)
@@ -224,7 +330,7 @@ class RRuleTimes:
             end, width = max(0, end - width), width * 2
             for last in self._within(end, local_ms, anchor_ms):  # noqa: B007  # the last one is what is wanted
                 pass
-        return last if last > anchor_ms else -NONE
+        return last if last > bound_ms else -NONE
 
     def _within(self, block: int, upto_ms: int, anchor_ms: int) -> Iterator[int]:
         """The occurrences from the beginning of a block through a local time."""
@@ -233,28 +339,39 @@ class RRuleTimes:
     def _count(self, after_ms: Int64s, upto_ms: Int64s, anchor_ms: int) -> Int64s:
         """Those of one anchor, which has passed."""
         found = np.zeros(len(after_ms), np.int64)
-        left = np.flatnonzero((after_ms < upto_ms) & (upto_ms >= self._next(anchor_ms, anchor_ms)))
+        left = np.flatnonzero(
+            (after_ms < upto_ms) & (upto_ms >= self._next(anchor_ms - self.has_anchor, anchor_ms))
+        )
         while len(left):
             first, last = int(after_ms[left].min()), int(upto_ms[left].max())
             within = self._within(self._number(first, anchor_ms), last, anchor_ms)
-            times = np.fromiter(islice((each for each in within if each > first), MOST), np.int64)
+            times = np.fromiter(islice((each for each in within if each > first), MOST + 1), np.int64)
             after, upto = (np.searchsorted(times, each[left], side="right") for each in (after_ms, upto_ms))
             found[left] = upto - after
-            if len(times) < MOST:
+            if len(times) <= MOST:
                 break
             # The first ones have their count. For the others it goes on, from the first of them.
-            left = left[(found[left] < MOST) & (upto_ms[left] > times[-1])]
+            left = left[(found[left] <= MOST) & (upto_ms[left] > times[-1])]
         return found
 
     def _is_at(self, local_ms: int, anchor_ms: int) -> int:
-        times = _block(self.parts, anchor_ms, 0)
-        return int(local_ms in times)
+        return int(local_ms in _block(self.parts, anchor_ms, self._number(local_ms, anchor_ms)))
 
     def _number(self, local_ms: int, anchor_ms: int) -> int:
         """The block that a local time is in."""
         frequency, interval = _pace(self.parts)
         periods = _period(frequency, local_ms, self.parts) - _period(frequency, anchor_ms, self.parts)
         return periods // (interval * BLOCKS[frequency])
+
+
+@lru_cache(maxsize=1024)
+def _times_of_day(parts: Parts) -> Int64s:
+    """The times of day that a rule gives, in ms, without what comes from the anchor; sorted."""
+    times = {0}
+    for name, unit_ms in _UNITS_MS.items():
+        values = [int(each) for each in dict(parts).get(name, "0").split(",")]
+        times = {time + value * unit_ms for time in times for value in values}
+    return np.array(sorted(times), np.int64)
 
 
 def _for_pairs(found: Callable[[int, int], int], local_ms: Int64s, anchor_ms: Int64s) -> Int64s:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from wheel_udf.recurrence.sources import NONE
 @dataclass(frozen=True)
 class Steps:
     """The local times of a rule (:class:`wheel_udf.recurrence.sources.LocalTimes`): one of `days` and `months` is
-    positive, the other 0. Both are below :data:`LONGEST_DAYS`, so that nothing here leaves 64 bits.
+    positive, the other 0. At most :data:`LONGEST_DAYS` or :data:`LONGEST_MONTHS`, so that nothing here leaves 64 bits.
     """
 
     days: int
@@ -58,10 +59,10 @@ class Steps:
         return np.asarray((_first_day(goal) + in_month) * DAY_MS + time_ms, np.int64)
 
 
-LONGEST_DAYS = 4_000_000
+LONGEST_DAYS: Final = 4_000_000
 """More days than the years 1 to 9999 have: a rule of so many occurs at its anchor only."""
 
-LONGEST_MONTHS = 120_000
+LONGEST_MONTHS: Final = 120_000
 """As many months."""
 
 
