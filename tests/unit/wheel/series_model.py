@@ -236,9 +236,7 @@ class SeriesModel(HeapModel):
             (missed if is_missed else fired).append(row)
             if row["repeat"] is None:
                 del self.waiting[name]
-                self._end(
-                    name, Ended(_version(row), now, fired_due_ms=None if is_missed else _nominal(row))
-                )
+                self._end(name, Ended(_version(row), now, fired_due_ms=None if is_missed else _nominal(row)))
                 self._count("missed" if is_missed else "fired")
                 continue
             self._count("occurrences_missed" if is_missed else "occurrences_fired")
