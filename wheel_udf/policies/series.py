@@ -369,10 +369,8 @@ def _passed_since(
     """How many occurrences there are in (nominal, upto], and the newest of them; the nominal one for none."""
     more, newest_ms = np.zeros(len(nominal_ms), np.int64), nominal_ms.copy()
     behind = np.flatnonzero(rule.occurrences.after(nominal_ms, anchor_ms) <= upto_ms)
-    # Series of one rule that wait for one instant differ by their spread alone.
-    for until_ms in np.unique(upto_ms[behind]).tolist():
-        rows = behind[upto_ms[behind] == until_ms]
-        more[rows], newest_ms[rows] = rule.occurrences.upto(nominal_ms[rows], until_ms, anchor_ms[rows])
+    found = rule.occurrences.upto(nominal_ms[behind], upto_ms[behind], anchor_ms[behind])
+    more[behind], newest_ms[behind] = found
     return more, newest_ms
 
 

@@ -95,31 +95,34 @@ class Occurrences:
         # An occurrence is never at the end of int64, where one less is the other end.
         return self.after(np.maximum(at_ms, FIRST_MS) - 1, anchor_ms)
 
-    def upto(self, after_ms: Int64s, upto_ms: int, anchor_ms: Int64s) -> tuple[Int64s, Int64s]:
+    def upto(self, after_ms: Int64s, upto_ms: Int64s | int, anchor_ms: Int64s) -> tuple[Int64s, Int64s]:
         """What has passed.
 
         Args:
             after_ms: Instants, int64[n].
-            upto_ms: The instant up to which it is asked, inclusive.
+            upto_ms: The instant up to which it is asked, inclusive: one, or int64[n].
             anchor_ms: Anchors, int64[n].
 
         Returns:
             How many occurrences there are in (after, upto], int64[n], at most :data:`MOST`; and the newest of them,
             int64[n], exact whatever their number; `after_ms` where there is none.
         """
-        upto_ms = max(FIRST_MS - 1, min(LAST_MS, upto_ms))
+        if isinstance(upto_ms, int):
+            upto_ms = np.full(len(after_ms), max(FIRST_MS - 1, min(LAST_MS, upto_ms)), np.int64)
+        end_ms = np.clip(upto_ms, FIRST_MS - 1, LAST_MS)
         past, anchor = np.clip(after_ms, FIRST_MS - 1, LAST_MS), np.clip(anchor_ms, FIRST_MS, LAST_MS + 1)
         if self.rule.kind == Kind.CRON:
-            distinct, place = np.unique(past, return_inverse=True)
-            count, newest = (each[place] for each in self._zoned_upto(distinct, upto_ms, distinct))
+            pairs, place = np.unique(np.stack([past, end_ms]), axis=1, return_inverse=True)
+            distinct, ends_ms = pairs
+            count, newest = (each[place.ravel()] for each in self._zoned_upto(distinct, ends_ms, distinct))
         elif self.rule.kind == Kind.ELAPSED:
-            passed = _passed(np.int64(upto_ms), anchor, self.rule.size)
+            passed = _passed(end_ms, anchor, self.rule.size)
             count = np.clip(passed - _passed(past, anchor, self.rule.size), 0, MOST)
             newest = anchor + (passed - 1) * self.rule.size
         else:
             local_ms = to_local_ms(anchor, self.rule.zone)
-            begins = self._begins((past < anchor) & (anchor <= upto_ms), local_ms)
-            count, newest = self._zoned_upto(np.maximum(past, anchor), upto_ms, local_ms)
+            begins = self._begins((past < anchor) & (anchor <= end_ms), local_ms)
+            count, newest = self._zoned_upto(np.maximum(past, anchor), end_ms, local_ms)
             newest = np.where(count > 0, newest, anchor)
             count = np.minimum(count + begins, MOST)
         return count, np.where(count > 0, newest, after_ms)
@@ -167,17 +170,15 @@ class Occurrences:
                 found[far] = zoned.next_after(self._local, clock, at_ms[far], anchor_local_ms[far])
         return found
 
-    def _zoned_upto(self, past_ms: Int64s, upto_ms: int, anchor_local_ms: Int64s) -> tuple[Int64s, Int64s]:
+    def _zoned_upto(self, past_ms: Int64s, upto_ms: Int64s, anchor_local_ms: Int64s) -> tuple[Int64s, Int64s]:
         assert self._local is not None
-        clock = self._clock(upto_ms)
+        clock = self._clock(int(upto_ms.max(initial=FIRST_MS - 1)))
         count, newest = np.zeros(len(past_ms), np.int64), past_ms.copy()
         rows = np.flatnonzero(past_ms < upto_ms)
-        newest[rows] = zoned.last_upto(
-            self._local, clock, np.full(len(rows), upto_ms, np.int64), anchor_local_ms[rows]
-        )
+        newest[rows] = zoned.last_upto(self._local, clock, upto_ms[rows], anchor_local_ms[rows])
         # It costs more to count nothing than to find that there is nothing.
         rows = np.flatnonzero(newest > past_ms)
-        count[rows] = zoned.count(self._local, clock, past_ms[rows], upto_ms, anchor_local_ms[rows])
+        count[rows] = zoned.count(self._local, clock, past_ms[rows], upto_ms[rows], anchor_local_ms[rows])
         return count, newest
 
 

@@ -65,27 +65,30 @@ def last_upto(rule: LocalTimes, clock: ClockPieces, at_ms: Int64s, anchor_ms: In
     return found
 
 
-def count(rule: LocalTimes, clock: ClockPieces, after_ms: Int64s, upto_ms: int, anchor_ms: Int64s) -> Int64s:
+def count(
+    rule: LocalTimes, clock: ClockPieces, after_ms: Int64s, upto_ms: Int64s, anchor_ms: Int64s
+) -> Int64s:
     """How many occurrences are in (after, upto]: at most :data:`wheel_udf.recurrence.sources.MOST`."""
     total = np.zeros(len(after_ms), np.int64)
-    first = clock.piece_at(after_ms)
-    last = int(clock.piece_at(np.array([upto_ms]))[0])
-    for piece in range(last, int(first.min(initial=last + 1)) - 1, -1):
-        rows = np.flatnonzero((first <= piece) & (total < MOST) & (after_ms < upto_ms))
+    first, last = clock.piece_at(after_ms), clock.piece_at(upto_ms)
+    latest = int(last.max(initial=-1))
+    for piece in range(latest, int(first.min(initial=latest + 1)) - 1, -1):
+        rows = np.flatnonzero((first <= piece) & (piece <= last) & (total < MOST) & (after_ms < upto_ms))
         anchors, is_begun = anchor_ms[rows], first[rows] < piece
         low, offset = int(clock.low_ms[piece]), int(clock.offset_ms[piece])
         start = np.where(is_begun, low - 1, np.maximum(after_ms[rows] + offset, low - 1))
-        end = min(int(clock.high_ms[piece]) - 1, upto_ms + offset)
+        end = np.minimum(int(clock.high_ms[piece]) - 1, upto_ms[rows] + offset)
         total[rows] += _between(rule, start, end, anchors)
         gap, begins = int(clock.gap_ms[piece]), int(clock.begins_ms[piece])
         if gap < begins:
             # All of the gap happen at the instant at which the piece begins, with an occurrence at that local time.
-            is_shifted = _between(rule, np.full(len(rows), gap - 1), begins - 1, anchors) > 0
-            is_there = _between(rule, np.full(len(rows), begins - 1), begins, anchors) > 0
+            before, at = (np.full(len(rows), each) for each in (begins - 1, begins))
+            is_shifted = _between(rule, np.full(len(rows), gap - 1), before, anchors) > 0
+            is_there = _between(rule, before, at, anchors) > 0
             total[rows] += is_begun & is_shifted & ~is_there
     return np.minimum(total, MOST)
 
 
-def _between(rule: LocalTimes, low_ms: Int64s, high_ms: int, anchor_ms: Int64s) -> Int64s:
+def _between(rule: LocalTimes, low_ms: Int64s, high_ms: Int64s, anchor_ms: Int64s) -> Int64s:
     """How many local times are in (low, high]; none if low is behind high."""
-    return rule.count(np.minimum(low_ms, high_ms), np.full(len(low_ms), high_ms), anchor_ms)
+    return rule.count(np.minimum(low_ms, high_ms), high_ms, anchor_ms)

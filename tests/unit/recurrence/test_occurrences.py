@@ -292,6 +292,27 @@ def test_a_row_has_its_own_answer_whatever_stands_beside_it(
     assert list(zip(*(each.tolist() for each in together), strict=True)) == alone
 
 
+@pytest.mark.parametrize(
+    "rule", ["*/20 * * * *", "30 2 * * *", "every 7 hours", "every 1 day", "FREQ=DAILY;BYHOUR=2"]
+)
+@given(
+    after=st.lists(st.integers(0, 300), min_size=1, max_size=5),
+    wait=st.lists(st.integers(-5, 900), min_size=5),
+)
+def test_each_row_may_be_asked_up_to_an_instant_of_its_own(
+    rule: str, after: list[int], wait: list[int]
+) -> None:
+    occurrences = occurrences_of(rule, "Europe/Paris")
+    at = ms(datetime(2026, 3, 20, tzinfo=UTC)) + np.array(after) * 3_600_000
+    upto = at + np.array(wait[: len(after)]) * 1_800_000
+    anchor = np.full(len(at), ms(datetime(2026, 3, 1, tzinfo=UTC)))
+    count, newest = occurrences.upto(at, upto, anchor)
+    for row in range(len(at)):
+        one = slice(row, row + 1)
+        alone = occurrences.upto(at[one], int(upto[row]), anchor[one])
+        assert (count[row], newest[row]) == (alone[0][0], alone[1][0])
+
+
 @pytest.mark.parametrize("rule", ALL_KINDS)
 def test_no_rows_have_no_answers(rule: str) -> None:
     none = np.zeros(0, np.int64)
