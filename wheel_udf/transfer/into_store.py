@@ -27,6 +27,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.checkpoint.identity import TIERED_PARTS
+from wheel_udf.common.errors import TransferError
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE
@@ -85,6 +86,7 @@ def import_tiered(
         StoreError: The store belongs to another job, or cannot be used.
     """
     manifest = read_manifest(folder, positions, purgatory=False)
+    _refuse_series(table_of(spark, folder, ENTRIES))
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
     store_lease(what.store).require_free()
     # Before the lease, which leaves a file: a store is created in an empty place only.
@@ -93,6 +95,18 @@ def import_tiered(
         if is_new:
             _begin(spark, manifest, folder, what, checkpoint, name=name, on_step=on_step)
     return manifest
+
+
+def _refuse_series(entries: DataFrame) -> None:
+    some = [row.schedule_id for row in entries.where("repeat IS NOT NULL").select("schedule_id").take(4)]
+    if some:
+        raise TransferError(
+            "the tiered mode has no series",
+            field="schedule_id",
+            value=", ".join(some[:3]) + (", ..." if len(some) > 3 else ""),
+            rule="entries without repeat",
+            hint="cancel them before the export, or import into the direct mode",
+        )
 
 
 def _begin(

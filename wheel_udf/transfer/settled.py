@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.common.errors import TransferError
 from wheel_udf.pending.entries import PendingWork
@@ -168,7 +169,11 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
 
 def _entries(rows: DataFrame) -> DataFrame:
     amend = F.coalesce("amend", F.lit(0)).cast("int").alias("amend")
-    return rows.select(*(amend if name == "amend" else name for name in ENTRY_SCHEMA.names))
+    # A store has no series.
+    kinds = from_arrow_schema(ENTRY_SCHEMA)
+    none = {each.name: F.lit(None).cast(each.dataType).alias(each.name) for each in kinds}
+    stored = {name: F.col(name) for name in rows.columns} | {"amend": amend}
+    return rows.select(*(stored.get(name, none[name]) for name in ENTRY_SCHEMA.names))
 
 
 def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:
