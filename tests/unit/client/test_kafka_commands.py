@@ -5,6 +5,7 @@ contract.
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -60,6 +61,49 @@ def test_a_replace_has_every_header_of_the_contract() -> None:
             ("none", None),
         ],
     }
+
+
+def test_a_series_needs_no_due_time_and_has_its_rule_in_headers() -> None:
+    record = kafka.schedule(
+        "a",
+        repeat="0 9 * * *",
+        time_zone="Europe/Paris",
+        starts_at=DUE,
+        until="2026-02-01T00:00:00Z",
+        count=3,
+        on_missed="all",
+        on_gap="skip",
+        on_fold="both",
+        spread="10 minutes",
+    )
+
+    assert dict(record["headers"]) == {
+        "wheel-id": b"a",
+        "wheel-op": b"SCHEDULE",
+        "wheel-spread": b"10 minutes",
+        "wheel-repeat": b"0 9 * * *",
+        "wheel-time-zone": b"Europe/Paris",
+        "wheel-starts-at": b"2026-01-01T10:00:00.250000Z",
+        "wheel-until": b"2026-02-01T00:00:00.000000Z",
+        "wheel-count": b"3",
+        "wheel-on-missed": b"all",
+        "wheel-on-gap": b"skip",
+        "wheel-on-fold": b"both",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"repeat": ""}, "not a text: repeat = ''; rule: cron"),
+        ({"repeat": "@daily", "count": 0}, "not a number of occurrences: count = 0"),
+        ({"repeat": "@daily", "on_gap": "jump"}, "not a policy: on_gap = 'jump'; rule: one of shift, skip"),
+        ({"repeat": "@daily", "spread": "-1 s"}, "not a duration: spread = '-1 s'; rule: not negative"),
+    ],
+)
+def test_an_argument_of_a_series_that_breaks_the_contract_is_named(arguments: Any, words: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(words)):
+        kafka.schedule("a", **arguments)
 
 
 def test_a_cancel_needs_its_id_alone() -> None:

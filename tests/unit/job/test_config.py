@@ -266,6 +266,8 @@ def test_faults_of_the_overrides_and_across_sections_stand_in_the_same_list(file
         ("contract.max_value_bytes=1.5", "not a whole number: contract.max_value_bytes = 1.5"),
         ("contract.memory=none", "not a duration: contract.memory = 'none'"),
         ("contract.default_destination=..", "not a name: contract.default_destination = '..'"),
+        ("contract.time_zone=Mars/Base", "not a time zone: contract.time_zone = 'Mars/Base'; rule: "),
+        ("contract.most_missed=0", "too small: contract.most_missed = 0; rule: at least 1"),
         ("destinations={}", "empty: destinations; rule: at least one"),
         (
             "destinations.x.sink=delta",
