@@ -103,6 +103,8 @@ def test_a_short_config_gets_the_defaults_of_the_design(tmp_path: Path) -> None:
         "max_value_bytes": 1_048_576,
         "default_destination": None,
         "max_lateness_ms": None,
+        "time_zone": "UTC",
+        "most_missed": 1_000,
     }
     assert (job.mode, job.trigger_ms, job.limits.fired_per_batch) == ("direct", 1_000, None)
 
