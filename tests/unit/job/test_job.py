@@ -264,6 +264,8 @@ def test_settings_are_recorded_as_a_file_would_have_them() -> None:
             "max_delay": "unlimited",
             "memory": "60000 ms",
             "max_lateness": "3600000 ms",
+            "time_zone": "UTC",
+            "most_missed": 1_000,
             "max_value_bytes": 1_048_576,
             "default_destination": None,
         },
