@@ -150,6 +150,7 @@ def _account(report: BatchReport) -> Iterator[Sample]:
             more = report.counts.get("generations", 0)
             yield "wheel_scheduled_total", (), report.pending + sum(counts.values()) - more
         yield from _each(f"wheel_{title}_total", counts)
+    yield from _each("wheel_occurrences_total", report.occurrences)
 
 
 def _now(report: BatchReport, now_ms: int) -> Iterator[Sample]:

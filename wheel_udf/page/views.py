@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from wheel_udf.common.outcomes import CANCEL_OUTCOMES, EVENT_COUNTS, OPERATION_OUTCOMES, SCHEDULE_OUTCOMES
+from wheel_udf.common.outcomes import (
+    CANCEL_OUTCOMES,
+    EVENT_COUNTS,
+    OCCURRENCE_COUNTS,
+    OPERATION_OUTCOMES,
+    SCHEDULE_OUTCOMES,
+)
 from wheel_udf.page import charts
 from wheel_udf.page.hour import MINUTE_MS
 from wheel_udf.page.subject import Subject
@@ -147,6 +153,10 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         outcomes = {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
     groups = {name: [(word, counts[word]) for word in words] for name, words in outcomes.items()}
     first = next(iter(groups))
+    if any(counts.get(name) for name in OCCURRENCE_COUNTS):
+        groups["occurrences"] = [
+            (name.removeprefix("occurrences_"), counts[name]) for name in OCCURRENCE_COUNTS
+        ]
     return card | {"groups": groups | {first: [waits, *groups[first]]}}
 
 
