@@ -108,7 +108,9 @@ def _native(records: DataFrame) -> DataFrame:
     instants = {name: F.col(f"_{name}").cast("string") for name in ("starts_at", "until")}
     columns = {column: F.col(f"_{column}") for column in named} | {
         **{
-            name: F.when(_epoch(text).isNotNull(), times.utc_text(F.unix_millis(_epoch(text)))).otherwise(text)
+            name: F.when(_epoch(text).isNotNull(), times.utc_text(F.unix_millis(_epoch(text)))).otherwise(
+                text
+            )
             for name, text in instants.items()
         },
         "deliver_at": at,

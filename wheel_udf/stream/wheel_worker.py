@@ -133,7 +133,9 @@ class WheelWorker(ShardWorker):
         if rows.tick.acts:
             acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
-        commands, no_series = begin(commands, state)
+        now_ms = self.now_ms(state.clock_ms, rows, group)
+        standing_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
+        commands, no_series = begin(commands, state, standing_ms, self.memory_ms)
         over = self._hand_over(shard, rows, state)
         policies = Policies(
             admit=ShardLimits(self.limits.share(shard, self.shards)) if self.limits else None,
@@ -145,7 +147,7 @@ class WheelWorker(ShardWorker):
         step = advance(
             state,
             commands,
-            self.now_ms(state.clock_ms, rows, group),
+            now_ms,
             0 if waits else self.share_of_limit(shard, rows.tick.share),
             memory_ms=self.memory_ms,
             policies=policies,

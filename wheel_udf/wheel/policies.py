@@ -216,27 +216,29 @@ class Firings:
         row: Which entry each firing is of, int64[k], in order; several of a series are one after the other.
         nominal_ms: Its requested time, int64[k].
         missed_before: How many occurrences right before it were dropped, int64[k].
+        begin_ms: The nominal time of the first occurrence that it stands for, int64[k].
+        is_dropped: Whether it is dropped, too, with those before it, bool[k]; it is the last one of its series.
         next_ms: Of each entry, the nominal time of the occurrence after all that have passed, int64[n]; the largest
             int64 for none.
         last_ms: Of each entry, the nominal time of the last one that has passed, int64[n].
         passed: Of each entry, how many have passed, int64[n]; 0 of an entry that is no series.
-        dropped: Of each entry, how many of these were dropped after the last firing, int64[n].
     """
 
     row: Int64s
     nominal_ms: Int64s
     missed_before: Int64s
+    begin_ms: Int64s
+    is_dropped: Bools
     next_ms: Int64s
     last_ms: Int64s
     passed: Int64s
-    dropped: Int64s
 
     def planned(self, entries: int) -> Int64s:
         """How many firings each of so many entries has: int64[n]."""
         return np.bincount(self.row, minlength=entries).astype(np.int64)
 
     def around(self, released: Int64s, which: Bools) -> tuple[Int64s, Int64s]:
-        """Of some entries the nominal times of the first firing that was not released and of the one before it.
+        """Of some entries, from where the first firing goes on that was not released, and the one before it.
 
         Args:
             released: How many firings of each entry were released: int64[n].
@@ -244,7 +246,7 @@ class Firings:
         """
         starts = np.searchsorted(self.row, np.flatnonzero(which))
         at = starts + released[which]
-        return self.nominal_ms[at], self.nominal_ms[at - 1]
+        return self.begin_ms[at], self.nominal_ms[at - 1]
 
 
 class Repeat(Protocol):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common.arrays import Int64s, before_in_run
+from wheel_udf.common.arrays import Int64s, before_in_run, repeats
 from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, asked_ms
 from wheel_udf.wheel.policies import Firings, Repeat
 
@@ -70,7 +70,7 @@ def release(
     both = pa.concat_tables([again, opened])
     is_due = pc.less_equal(both["deliver_at_ms"], clock_ms)
     due, stays = both.filter(is_due), pc.invert(is_due).to_numpy()
-    if repeat is not None and due["repeat"].null_count < due.num_rows:
+    if limit != 0 and repeat is not None and due["repeat"].null_count < due.num_rows:
         plan = repeat.plan(due, clock_ms)
         return _release_series(both, due, stays, again.num_rows, clock_ms, limit, repeat, plan)
     order = pc.sort_indices(due, sort_keys=OLDEST_FIRST)
@@ -96,34 +96,45 @@ def _release_series(
     plan: Firings,
 ) -> Releases:
     firings = _firings(due, plan)
-    order = pc.sort_indices(firings, sort_keys=OLDEST_FIRST)
+    order = _oldest_first(due, firings, plan)
     if limit is not None:
         order = order[:limit]
-    is_series = due["repeat"].is_valid().to_numpy()
-    released = np.bincount(plan.row[order.to_numpy()], minlength=due.num_rows).astype(np.int64)
+    released = np.bincount(plan.row[order], minlength=due.num_rows).astype(np.int64)
     going_on, ends = repeat.going_on(due, plan, released)
-    planned = plan.planned(due.num_rows)
-    untouched = (released == 0) & (planned > 0)
-    stays[np.flatnonzero(~stays)[untouched]] = True
-    fired, missed = _split_missed(firings.take(order), clock_ms)
-    whole = released == planned
-    dropped = _dropped(due, plan, np.flatnonzero(is_series & whole & (plan.dropped > 0)))
+    stays[np.flatnonzero(~stays)[(released == 0) & (plan.planned(due.num_rows) > 0)]] = True
+    left = firings.take(pa.array(order)).append_column("is_dropped", pa.array(plan.is_dropped[order]))
+    left = left.take(pc.sort_indices(left, sort_keys=OLDEST_FIRST))
+    dropped = left.filter(left["is_dropped"]).drop_columns("is_dropped")
+    fired, late = _split_missed(
+        left.filter(pc.invert(left["is_dropped"])).drop_columns("is_dropped"), clock_ms
+    )
+    missed = pa.concat_tables([late, dropped])
+    before = int(pc.sum(fired["missed_before"]).as_py() or 0)
     counts = Counter(
         occurrences_fired=fired.num_rows - fired["repeat"].null_count,
-        occurrences_missed=_occurrences(missed)
-        + _occurrences(dropped)
-        + int(pc.sum(fired["missed_before"]).as_py() or 0),
+        occurrences_missed=_occurrences(missed) + before,
     )
     kept = both.filter(pa.array(stays))
     flown = int(stays[:again].sum())
-    return Releases(
-        fired,
-        pa.concat_tables([missed, dropped]),
-        kept.slice(0, flown),
-        pa.concat_tables([kept.slice(flown), going_on]),
-        due.filter(pa.array(ends)),
-        counts,
+    waiting = pa.concat_tables([kept.slice(flown), going_on])
+    return Releases(fired, missed, kept.slice(0, flown), waiting, due.filter(pa.array(ends)), counts)
+
+
+def _oldest_first(due: pa.Table, firings: pa.Table, plan: Firings) -> Int64s:
+    """The order of release. The first firing of a series has the place of its entry: it has waited since then."""
+    is_first = ~repeats(plan.row)
+    waited = due["deliver_at_ms"].to_numpy()[plan.row]
+    since = np.where(is_first, waited, firings["deliver_at_ms"].to_numpy())
+    keys = pa.table(
+        {
+            "since": pa.array(since),
+            **{name: firings[name] for name in ("schedule_id", "seq", "deliver_at_ms")},
+        }
     )
+    order = pc.sort_indices(
+        keys, sort_keys=[(name, "ascending") for name in ("since", "schedule_id", "seq", "deliver_at_ms")]
+    )
+    return np.asarray(order.to_numpy(), np.int64)
 
 
 def _firings(due: pa.Table, plan: Firings) -> pa.Table:
@@ -143,19 +154,6 @@ def _firings(due: pa.Table, plan: Firings) -> pa.Table:
         deliver_at_ms=pa.array(plan.nominal_ms + late_ms),
         level_error_ms=pa.array(late_ms, mask=rows["level_error_ms"].is_null().to_numpy() & (late_ms == 0)),
         occurrence=pa.array(number, mask=~is_series),
-    )
-
-
-def _dropped(due: pa.Table, plan: Firings, which: Int64s) -> pa.Table:
-    """One row for the occurrences of each series that were dropped and come before no firing."""
-    rows = due.take(pa.array(which))
-    spread_ms = rows["spread_ms"].fill_null(0).to_numpy()
-    before = rows["occurrence"].fill_null(0).to_numpy()
-    return _with(
-        rows.append_column("missed_before", pa.array(plan.dropped[which] - 1)),
-        deliver_at_ms=pa.array(plan.last_ms[which] + spread_ms),
-        level_error_ms=pa.array(spread_ms, mask=spread_ms == 0),
-        occurrence=pa.array(before + plan.passed[which]),
     )
 
 

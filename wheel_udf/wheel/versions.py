@@ -257,7 +257,8 @@ def _drop_retries(rows: Rows, known: Known, commands: pa.Table, counts: Counter[
         return rows
     asked = asked_ms(commands).fill_null(0).to_numpy()[rows.at]
     given = commands["seq_given"].to_numpy()[rows.at]
-    candidates &= ~given & (rows.rank == SCHEDULE) & (asked == known.due[rows.code])
+    once = commands["repeat"].is_null().to_numpy()[rows.at]
+    candidates &= ~given & once & (rows.rank == SCHEDULE) & (asked == known.due[rows.code])
     other = (rows.op == SCHEDULE) & ~candidates
     retries = candidates & (before_in_run(other, rows.code) == 0)
     counts["duplicate"] += int(retries.sum())

@@ -12,9 +12,11 @@ UTC, a time of day in Paris with the two changes of clocks of 2026 written down.
 
 Readings of the rules, chosen here:
 
-- Where a new series begins is decided by what waits before its batch, as :func:`wheel_udf.policies.series.begin` is
-  asked before the fold; the other commands of the batch do not count.
-- A row that stands for dropped occurrences takes no room of the limit.
+- Where a new series begins is decided by what waits when its turn comes, the other commands of its batch included.
+- A new version that has no occurrence any more ends the series. A series of an unknown id, alone in its batch, that has
+  none is refused.
+- A row that stands for dropped occurrences takes room of the limit like any other.
+- Under a limit a series has the place of the occurrence for which it waits.
 - A new version of a series counts its occurrences from 1 again.
 - A schedule that is a series is never a retry of a one-shot that has fired.
 
@@ -178,37 +180,63 @@ class SeriesModel(HeapModel):
         self.counts.update(dict.fromkeys(("occurrences_fired", "occurrences_missed"), 0))
         self.refused: list[tuple[str, int, str]] = []
         self.dropped: list[Row] = []
+        self._now = 0
 
     def batch(
         self, commands: list[Command], now_ms: int, limit: int | None = None
     ) -> tuple[list[Row], list[Row]]:
         self.refused = []
-        begun = [self._begun(dict(command)) for command in commands]
-        return super().batch([command for command in begun if command], now_ms, limit)
+        self._now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
+        good = [dict(command) for command in commands if not self._is_refused(command, commands)]
+        return super().batch(good, now_ms, limit)
 
-    def _begun(self, command: Command) -> Command | None:
-        """The command with its first occurrence; None for a refused one."""
+    def _is_refused(self, command: Command, batch: list[Command]) -> bool:
         if command["op"] != SCHEDULE or command.get("repeat") is None:
-            return command
-        told = told_of(command["repeat"])
-        begin_ms = self._begins_after(command)
-        first = told if isinstance(told, str) else told.next_of(begin_ms, command["anchor_ms"], 1)
-        if first is None or isinstance(first, str):
-            self.refused.append((command["schedule_id"], command["seq"], first or "no_occurrence"))
-            return None
-        command |= {"last_ms": begin_ms, "occurrence": 0}
-        return _placed(command, first)
+            return False
+        told, name = told_of(command["repeat"]), command["schedule_id"]
+        code: str | None = told if isinstance(told, str) else None
+        if isinstance(told, Told):
+            alone = sum(each["schedule_id"] == name for each in batch) == 1
+            unknown = alone and self._known_version(name, self._now) is None
+            if unknown and told.next_of(command["last_ms"], command["anchor_ms"], 1) is None:
+                code = "no_occurrence"
+        if code is not None:
+            self.refused.append((name, command["seq"], code))
+        return code is not None
 
-    def _begins_after(self, command: Command) -> int:
-        event: int = command["last_ms"]
+    def _begun(self, command: Command) -> Command:
+        """The command with its first occurrence; without any it is due at once, and over."""
+        told = told_of(command["repeat"])
+        assert isinstance(told, Told)
+        begin_ms, anchor_ms = self._begins_after(command)
+        command |= {"last_ms": begin_ms, "anchor_ms": anchor_ms, "occurrence": 0}
+        first = told.next_of(begin_ms, anchor_ms, 1)
+        if first is not None:
+            return _placed(command, first)
+        at_ms = min(begin_ms, self._now)
+        return {**command, "last_ms": at_ms, "deliver_at_ms": at_ms, "level_error_ms": None}
+
+    def _begins_after(self, command: Command) -> tuple[int, int]:
+        """After which instant a new series begins, and its anchor."""
+        event, anchor = command["last_ms"], command["anchor_ms"]
         old = self.waiting.get(command["schedule_id"])
-        if old is None or old.get("repeat") is None:
-            return event
+        if old is None or old.get("repeat") is None or _is_over(old):
+            return event, anchor
         due, last = _nominal(old), old["last_ms"]
-        has_own_beginning = event != command["anchor_ms"]
-        return due - 1 if not has_own_beginning and due <= event else max(event, last)
+        has_own_beginning = event != anchor
+        told, before = told_of(command["repeat"]), told_of(old["repeat"])
+        assert isinstance(told, Told)
+        assert isinstance(before, Told)
+        is_same = told.rule == before.rule
+        if is_same and not has_own_beginning:
+            anchor = old["anchor_ms"]
+        takes_over = due <= event and not has_own_beginning and (is_same or not isinstance(told.rule, Every))
+        return due - 1 if takes_over else max(event, last), anchor
 
     def _schedule(self, schedule_id: str, command: Command, known: Version | None, now: int) -> None:
+        if command.get("repeat") is not None and command.get("deliver_at_ms") is None:
+            is_newer = known is None or _version(command) > known
+            command = self._begun(command) if is_newer else {**command, "deliver_at_ms": now}
         ended = self._ended.get(schedule_id)
         if command.get("repeat") is None or ended is None:
             super()._schedule(schedule_id, command, known, now)
@@ -218,9 +246,23 @@ class SeriesModel(HeapModel):
         ended.fired_due_ms = fired_due_ms
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
+        self.dropped = []
+        if limit != 0:
+            for name in [
+                name for name, each in self.waiting.items() if _is_over(each) and _is_due(each, now)
+            ]:
+                self._end(name, Ended(_version(self.waiting.pop(name)), now))
+                self._count("ended")
         due = {name: self._planned(each, now) for name, each in self.waiting.items() if _is_due(each, now)}
         heap = [
-            (row["deliver_at_ms"], name.encode(), row["seq"], place, name, row)
+            (
+                self.waiting[name]["deliver_at_ms"] if not place else row["deliver_at_ms"],
+                name.encode(),
+                row["seq"],
+                place,
+                name,
+                row,
+            )
             for name, plan in due.items()
             for place, row in enumerate(_rows_of(self.waiting[name], plan))
         ]
@@ -231,6 +273,12 @@ class SeriesModel(HeapModel):
         while heap and (limit is None or len(fired) + len(missed) < limit):
             *_, name, row = heapq.heappop(heap)
             released[name] += 1
+            plan = due[name]
+            if plan is not None and released[name] > len(plan.firings):
+                self.dropped.append(row)
+                missed.append(row)
+                self.counts["occurrences_missed"] += row["missed_before"] + 1
+                continue
             bound = row["max_lateness_ms"]
             is_missed = bound is not None and now - row["deliver_at_ms"] > bound
             (missed if is_missed else fired).append(row)
@@ -241,14 +289,14 @@ class SeriesModel(HeapModel):
                 continue
             self._count("occurrences_missed" if is_missed else "occurrences_fired")
             self.counts["occurrences_missed"] += row["missed_before"]
-        self.dropped = [
-            row
-            for name, plan in due.items()
-            if plan is not None
-            for row in self._move_on(name, plan, released[name], now)
-        ]
+        for name, plan in due.items():
+            if plan is not None:
+                self._move_on(name, plan, released[name], now)
+        late = [row for row in missed if row not in self.dropped]
         self.dropped.sort(key=lambda row: row["schedule_id"].encode())
-        return fired, [*missed, *self.dropped]
+        fired.sort(key=_oldest_first)
+        late.sort(key=_oldest_first)
+        return fired, [*late, *self.dropped]
 
     def _planned(self, entry: Command, now: int) -> Due | None:
         """What of a series is due; None for an entry that is none."""
@@ -267,19 +315,15 @@ class SeriesModel(HeapModel):
             return Due([], due)
         return Due([(*newest, number - 1)], [])
 
-    def _move_on(self, name: str, plan: Due, released: int, now: int) -> Iterator[Row]:
-        """Moves a series behind what has passed; yields the row of what was dropped after its last firing."""
+    def _move_on(self, name: str, plan: Due, released: int, now: int) -> None:
+        """Moves a series behind what has passed."""
         entry = self.waiting[name]
-        if released < len(plan.firings):
-            passed = [(at, number) for at, number, _ in plan.firings[:released]]
-        else:
-            passed = [*((at, number) for at, number, _ in plan.firings), *plan.dropped]
+        passed = [(at, number) for at, number, _ in plan.firings[:released]]
+        if released > len(plan.firings):
+            passed += plan.dropped
         if not passed:
             return
         last, number = passed[-1]
-        if released == len(plan.firings) and plan.dropped:
-            self.counts["occurrences_missed"] += len(plan.dropped)
-            yield _row(_placed(entry, last), number, len(plan.dropped) - 1)
         told = told_of(entry["repeat"])
         assert isinstance(told, Told)
         following = told.next_of(last, entry["anchor_ms"], number + 1)
@@ -304,7 +348,11 @@ def _due_of(entry: Command, told: Told, now: int) -> Iterator[tuple[int, int]]:
 def _rows_of(entry: Command, plan: Due | None) -> list[Row]:
     if plan is None:
         return [_row(entry, entry.get("occurrence"), None)]
-    return [_row(_placed(entry, at), number, before) for at, number, before in plan.firings]
+    rows = [_row(_placed(entry, at), number, before) for at, number, before in plan.firings]
+    if plan.dropped:
+        last, number = plan.dropped[-1]
+        rows.append(_row(_placed(entry, last), number, len(plan.dropped) - 1))
+    return rows
 
 
 def _row(entry: Mapping[str, Any], occurrence: int | None, missed_before: int | None) -> Row:
@@ -320,6 +368,15 @@ def _placed(entry: Command, nominal_ms: int) -> Command:
 def _nominal(entry: Mapping[str, Any]) -> int:
     due: int = entry["deliver_at_ms"] - (entry.get("level_error_ms") or 0)
     return due
+
+
+def _oldest_first(row: Row) -> tuple[int, bytes, int]:
+    return row["deliver_at_ms"], row["schedule_id"].encode(), row["seq"]
+
+
+def _is_over(entry: Command) -> bool:
+    """Whether an entry is a series that was begun without any occurrence."""
+    return entry.get("repeat") is not None and _nominal(entry) <= entry["last_ms"]
 
 
 def _is_due(entry: Command, now: int) -> bool:
