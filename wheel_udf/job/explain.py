@@ -25,6 +25,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
+from wheel_udf.recurrence.time_zone_data import time_zone_data_version
 from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.id_index import INDEX_BYTES
 from wheel_udf.shard.rows import ENTRY_SCHEMA
@@ -157,6 +158,9 @@ def report(config: AnyConfig, traffic: Traffic, levels: list[Level]) -> Iterator
     )
     for name, text in facts(config, traffic, levels):
         yield f"  {name:<10} {text}"
+    if isinstance(config, SchedulerConfig):
+        zone = f"{config.contract.time_zone} unless a command names another one; data {time_zone_data_version()}"
+        yield f"  {'time zone':<10} {zone}"
     yield ""
     yield "limits, the nearest first:"
     for share, text in sorted(limits(config, traffic), reverse=True):
