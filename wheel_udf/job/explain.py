@@ -159,7 +159,9 @@ def report(config: AnyConfig, traffic: Traffic, levels: list[Level]) -> Iterator
     for name, text in facts(config, traffic, levels):
         yield f"  {name:<10} {text}"
     if isinstance(config, SchedulerConfig):
-        zone = f"{config.contract.time_zone} unless a command names another one; data {time_zone_data_version()}"
+        zone = (
+            f"{config.contract.time_zone} unless a command names another one; data {time_zone_data_version()}"
+        )
         yield f"  {'time zone':<10} {zone}"
     yield ""
     yield "limits, the nearest first:"

@@ -1,4 +1,4 @@
-"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute.
+"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, skip.
 
 ::
 
@@ -9,6 +9,7 @@
     wheel-udf cancel   --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
+    wheel-udf skip     --config FILE (--id ID | --where SQL)... [--dry-run]
 
 They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
 line (if there is none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and
@@ -44,7 +45,7 @@ _LAST_DAY = 2_932_896
 """Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""
 _OF_PURGATORY = ("pending", "cancel", "acts")
 _PLURAL = {"entry": "entries", "operation": "operations"}
-_DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
+_DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted", "skip": "skipped an occurrence of"}
 
 
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
@@ -196,6 +197,8 @@ def _act(
     picked = _picked(asked)
     if asked.verb == "cancel":
         count = acts.cancel(spark, work, picked, dry_run=asked.dry_run)
+    elif asked.verb == "skip":
+        count = acts.skip(spark, work, picked, dry_run=asked.dry_run)
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)

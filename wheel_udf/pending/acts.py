@@ -1,4 +1,5 @@
-"""Cancels, moves and reroutes pending entries, by id or by predicate; from any process, while the job runs or rests.
+"""Cancels, moves, reroutes and skips pending entries, by id or by predicate; from any process, whether the job runs or
+rests.
 
 An act adds rows and changes none. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same
 ``seq``, and the wheel handles that row like a command of a producer::
@@ -8,6 +9,8 @@ An act adds rows and changes none. Each selected entry gets a row with a higher 
     move      SCHEDULE (seq, amend + 1), new due time  the old entry superseded   the new one superseded
     reroute   SCHEDULE (seq, amend + 1), new           the same                   the same
               destination
+    skip      SCHEDULE (seq, amend + 1), the next      skipped                    the same
+              occurrence of a series
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
@@ -49,7 +52,7 @@ from wheel_udf.pending.operations import operations_pending
 from wheel_udf.shard.rows import CANCEL, SCHEDULE
 from wheel_udf.spark.failures import first_line
 
-__all__ = ["Picked", "audit", "cancel", "move", "reroute"]
+__all__ = ["Picked", "audit", "cancel", "move", "reroute", "skip"]
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,20 @@ def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, 
     return _act(spark, work, picked, _Change("reroute", f"to {to}", destination=to), dry_run=dry_run)
 
 
+def skip(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
+    """Leaves out the next occurrence of pending series; otherwise as :func:`cancel`. Other entries are not selected.
+
+    Args:
+        spark: A session.
+        work: Where the entries are.
+        picked: The selection.
+        dry_run: Count the series and change nothing.
+    """
+    if work.store is not None:
+        raise ActError("the tiered mode has no series", field="act", value="skip", rule="the direct mode")
+    return _act(spark, work, picked, _Change("skip", "the next occurrence", skips=True), dry_run=dry_run)
+
+
 @dataclass(frozen=True)
 class _Change:
     act: str
@@ -163,10 +180,13 @@ class _Change:
     op: int = SCHEDULE
     due: str | None = None
     destination: str | None = None
+    skips: bool = False
 
     def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
         """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded)."""
         entry = self.op == SCHEDULE
+        if self.skips:
+            rows = rows.where("repeat IS NOT NULL")
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
         keeps_level = F.lit(entry and not moved)
@@ -182,7 +202,8 @@ class _Change:
             "seq_given": F.lit(True),
             "amend": F.coalesce("amend", F.lit(0)) + int(entry),
             "was_due_ms": F.when(F.lit(entry), F.unix_millis("scheduled_at")),
-            "deliver_at_ms": F.unix_millis(due) if entry else nothing.cast("long"),
+            # The wheel finds the due time of what is skipped.
+            "deliver_at_ms": F.unix_millis(due) if entry and not self.skips else nothing.cast("long"),
             "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
             # Null without a level; with a level the error may be 0.
             "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),

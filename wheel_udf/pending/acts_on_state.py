@@ -70,6 +70,9 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
     # The nominal time of a series' occurrence stays.
     moved_ms = F.col("new_deliver_at_ms") - F.col("deliver_at_ms") + F.coalesce("level_error_ms", F.lit(0))
     news = {name: F.col(f"new_{name}") for name in names}
+    # An act that skips an occurrence has no due time.
+    news["deliver_at_ms"] = F.coalesce("new_deliver_at_ms", "deliver_at_ms")
+    moved_ms = F.coalesce(moved_ms, F.col("level_error_ms"))
     news["level_error_ms"] = F.when(F.col("repeat").isNotNull(), moved_ms).otherwise(news["level_error_ms"])
     columns = {name: F.when(newer, new).otherwise(F.col(name)).alias(name) for name, new in news.items()}
     return met.select(*(columns.get(name, F.col(name)) for name in entries.columns))

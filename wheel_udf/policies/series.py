@@ -234,7 +234,7 @@ class _Chain:
         self.anchor: Int64s = commands["anchor_ms"].fill_null(0).to_numpy().copy()
         self._own = self._event_ms != self.anchor
         self.first_ms, self.begin_ms = np.full(len(self.code), NEVER, np.int64), self._event_ms.copy()
-        self.number = np.zeros(len(self.code), np.int64)
+        self.number: Int64s = commands["occurrence"].fill_null(0).to_numpy().copy()  # of acts that skip
         self.faults, self._cores = _read(commands["repeat"].combine_chunks())
         self._is_bad = np.array([row in self.faults for row in range(len(self.code))], bool)
         self.is_live = np.zeros(len(self.code), bool)
@@ -318,7 +318,8 @@ class _Chain:
         first_ms = group.rule.occurrences.after(begin_ms, anchor)
         if rule.starts_ms is not None and rule.count is not None:
             before = np.full(len(rows), rule.starts_ms - 1)
-            self.number[rows] = group.rule.occurrences.upto(before, begin_ms, anchor)[0]
+            number = group.rule.occurrences.upto(before, begin_ms, anchor)[0]
+            self.number[rows] = np.maximum(self.number[rows], number)
         is_over = (first_ms > group.until_ms) | (self.number[rows] >= group.count)
         self.first_ms[rows] = np.where(is_over, NEVER, first_ms)
         self.begin_ms[rows], self.anchor[rows] = begin_ms, anchor

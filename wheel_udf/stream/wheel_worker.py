@@ -26,7 +26,7 @@ from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.holdings import counted_by, largest
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
@@ -129,10 +129,11 @@ class WheelWorker(ShardWorker):
             else ShardState.empty(self.wheel, texts)
         )
         before = state
-        commands, acts, late = _commands(rows.good), 0, 0
+        commands, acts, late, skipped = _commands(rows.good), 0, 0, 0
         if rows.tick.acts:
             acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
+            skipped = _skipped(acted)
         now_ms = self.now_ms(state.clock_ms, rows, group)
         standing_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
         commands, no_series = begin(commands, state, standing_ms, self.memory_ms)
@@ -159,8 +160,8 @@ class WheelWorker(ShardWorker):
         if rejects:
             cancels = int((rows.rejected["command_bits"].to_numpy() & 1 == CANCEL).sum())
             state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
-        if late:
-            state = state.counting(superseded=late)
+        if late or skipped:
+            state = state.counting(superseded=late, occurrences_skipped=skipped)
         if no_series is not None:
             state = state.counting(rejected=no_series.num_rows)
         if step.changed or rejects or holds or late or no_series is not None:
@@ -248,6 +249,12 @@ class WheelWorker(ShardWorker):
             spread_now=step.spread,
             ambiguous_now=step.ambiguous,
         )
+
+
+def _skipped(acted: pa.Table) -> int:
+    """The number of series whose next occurrence acts leave out."""
+    skips = pc.and_(pc.equal(acted["op"], SCHEDULE), acted["deliver_at_ms"].is_null())
+    return len(pc.unique(acted["schedule_id"].filter(skips)))
 
 
 def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:

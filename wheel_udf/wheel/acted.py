@@ -5,6 +5,7 @@ with a higher ``amend``. Where the entries wait in the state, the row has no pay
 
     row of an act (ACT_SCHEMA)            entry of the state, same id and seq    command (COMMAND_SCHEMA)
     SCHEDULE (1, amend 1), due, ...    +  key, value, headers, ...            -> SCHEDULE (1, amend 1) with its payload
+    SCHEDULE (1, amend 1), no due time +  series: goes on behind its next     -> new series, without a due time yet
     SCHEDULE (1, amend 1)              +  none: fired, cancelled, replaced    -> too late: superseded
     CANCEL (1, amend 0)                   not needed                          -> CANCEL (1, amend 0)
 
@@ -84,6 +85,9 @@ def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
         columns["level_error_ms"] = pc.if_else(
             payload["repeat"].is_valid(), moved_ms, changed["level_error_ms"]
         )
+        skips = pc.and_(payload["repeat"].is_valid(), changed["deliver_at_ms"].is_null())
+        columns["last_ms"] = pc.if_else(skips, asked_ms(payload), payload["last_ms"])
+        columns["occurrence"] = pc.add(payload["occurrence"], pc.cast(skips, pa.int64()))
     return _commands(changed, columns, seq_given=False)
 
 

@@ -24,6 +24,7 @@ from wheel_udf.policies.series import Series, begin
 from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import rows_of
+from wheel_udf.wheel.acted import ACT_SCHEMA, as_commands
 from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
@@ -1246,3 +1247,52 @@ def test_a_state_with_series_comes_back_from_its_bytes_as_it_was() -> None:
         ("a", "11:15", 5, 1),
         ("b", "11:16", 5, 0),
     ]
+
+
+# ---- acts ----------------------------------------------------------------------------------------
+
+
+def act(shard: Shard, due: str | None, occurrence: int, amend: int = 1) -> list[Shown]:
+    """A step at 10:05 that reads the row of an act on the series `a`; a row without a due time skips."""
+    row = {"schedule_id": "a", "seq": 1, "amend": amend, "destination": "out", "op": SCHEDULE}
+    row |= {"deliver_at_ms": None if due is None else at(due), "occurrence": occurrence}
+    rows, late = as_commands(shard.state, pa.Table.from_pylist([row], schema=ACT_SCHEMA))
+    begun, _ = begin(rows, shard.state, at("10:05"), None)
+    shard.step = advance(
+        shard.state, begun, at("10:05"), memory_ms=None, policies=Policies(repeat=Series(WHEEL.tick_ms))
+    )
+    shard.state = shard.step.state.counting(superseded=late)
+    shard.schedules += 1
+    return shown(shard.step.fired)
+
+
+def test_a_skipped_occurrence_is_left_out_and_counts_as_one_of_the_series() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", count=3))
+    assert act(shard, None, occurrence=0) == []
+    assert shard.next_due == "10:30"
+    assert shard.batch("10:30") + shard.batch("10:45") == [("a", "10:30", 2, 0), ("a", "10:45", 3, 0)]
+    assert shard.state.pending == 0
+
+
+def test_a_series_whose_last_occurrence_is_skipped_has_ended() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", until="10:20"))
+    assert act(shard, None, occurrence=0) == []
+    assert (shard.state.pending, shard.state.counts["ended"]) == (0, 1)
+
+
+def test_a_moved_occurrence_comes_when_it_was_moved_to_and_the_next_one_at_its_nominal_time() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01"))
+    assert act(shard, "10:05", occurrence=0) == [("a", "10:15", 1, 0)]
+    assert shard.next_due == "10:30"
+
+
+def test_an_act_on_an_occurrence_that_was_released_meanwhile_comes_too_late() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", "*/2 * * * *"))
+    shard.batch("10:02")
+    assert act(shard, "12:00", occurrence=0) == [("a", "10:04", 2, 0)]
+    assert shard.next_due == "10:06"
+    assert shard.state.counts["superseded"] == 1
