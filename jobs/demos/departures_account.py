@@ -25,7 +25,10 @@ FIRED_COLUMNS = (
     *("deliver_at_ms", "fired_at_ms", "lateness_ms", "fire_id", "table"),
 )
 
-_SCHEDULES = ("pending", *SCHEDULE_OUTCOMES)
+_SCHEDULES = (
+    "pending",
+    *(outcome for outcome in SCHEDULE_OUTCOMES if outcome != "ended"),
+)  # there are no series
 _CANCELS = tuple(outcome.removeprefix("cancel_") for outcome in CANCEL_OUTCOMES)
 
 

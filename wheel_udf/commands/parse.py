@@ -169,11 +169,15 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common = common_rules(given, contract)
-    schedules = schedule_rules(given, contract) + series.rules(given, contract)
+    schedules, of_series = schedule_rules(given, contract), series.rules(given, contract)
     # Only the common rules apply to a CANCEL.
     rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
-    frame = frame.select("*", first_broken(rules).alias("_code"))
-    message = error_message(F.col("_code"), common + schedules, contract)
+    code = first_broken(rules)
+    if of_series:
+        is_asked = (F.col("_op") == SCHEDULE) & series.is_given(given)
+        code = F.coalesce(code, interpreted(first_broken(of_series), is_asked))
+    frame = frame.select("*", code.alias("_code"))
+    message = error_message(F.col("_code"), common + schedules + of_series, contract)
     leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
     if "repeat" in given and contract.series:
         leveled += series.output_columns(given, contract)

@@ -24,7 +24,14 @@ from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.generated_code import interpreted
 from wheel_udf.commands.inputs import Inputs
 from wheel_udf.commands.rules import DUE_COLUMNS, Rule
-from wheel_udf.common.command_facts import LONGEST_REPEAT, LONGEST_ZONE, ON_FOLD, ON_GAP, ON_MISSED
+from wheel_udf.common.command_facts import (
+    LONGEST_REPEAT,
+    LONGEST_ZONE,
+    ON_FOLD,
+    ON_GAP,
+    ON_MISSED,
+    SERIES_FIELDS,
+)
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.shard.rows import SCHEDULE
@@ -39,7 +46,9 @@ _ROUNDED_UP: Final = {"starts_at": True, "until": False}
 def read_columns(given: Inputs) -> list[Column]:
     """The columns that are there, each by itself: null means null or unreadable."""
     columns = [
-        given[name].read(times.instant_ms, round_up=up).alias(f"_{name}_ms")
+        interpreted(given[name].read(times.instant_ms, round_up=up), given[name].column.isNotNull()).alias(
+            f"_{name}_ms"
+        )
         for name, up in _ROUNDED_UP.items()
         if name in given
     ]
@@ -47,14 +56,18 @@ def read_columns(given: Inputs) -> list[Column]:
         given[name].read(read.text).alias(f"_{name}") for name in ("repeat", "time_zone") if name in given
     ]
     columns += [
-        F.lower(F.btrim(given[name].read(read.text), F.lit(BLANKS))).alias(f"_{name}")
+        interpreted(
+            F.lower(F.btrim(given[name].read(read.text), F.lit(BLANKS))), given[name].column.isNotNull()
+        ).alias(f"_{name}")
         for name in _POLICIES
         if name in given
     ]
     if "count" in given:
-        columns.append(given["count"].read(read.whole_number).alias("_count"))
+        number = given["count"].read(read.whole_number)
+        columns.append(interpreted(number, given["count"].column.isNotNull()).alias("_count"))
     if "spread" in given:
-        columns.append(given["spread"].read(times.duration_parts_of).alias("_spread_parts"))
+        parts = given["spread"].read(times.duration_parts_of)
+        columns.append(interpreted(parts, given["spread"].column.isNotNull()).alias("_spread_parts"))
     return columns
 
 
@@ -93,6 +106,11 @@ def rules(given: Inputs, contract: Contract) -> list[Rule]:
     ]
 
 
+def is_given(given: Inputs) -> Column:
+    """Whether a row has a value in one of these columns."""
+    return reduce(operator.or_, (given[name].column.isNotNull() for name in SERIES_FIELDS if name in given))
+
+
 def offset_ms() -> Column:
     """How far a row is moved within the window of its ``spread``; 0 without one."""
     window_ms = F.greatest(F.coalesce("_window_ms", F.lit(0)), F.lit(1))
@@ -124,4 +142,4 @@ def output_columns(given: Inputs, contract: Contract) -> list[Column]:
         offset_ms() if "spread" in given else F.lit(0).cast("long"),
         F.coalesce(begin_ms - 1, F.col("_made_ms")),
     )
-    return [F.when(is_series, each).alias(name) for name, each in zip(OUTPUT, columns, strict=True)]
+    return [interpreted(each, is_series).alias(name) for name, each in zip(OUTPUT, columns, strict=True)]

@@ -198,7 +198,7 @@ def check_verb(words: list[str]) -> None:
         assert cli.main(words) == 0
         return
     parsed = arguments.parse(words)
-    if parsed.verb in ("broker", "init"):
+    if parsed.verb in ("broker", "init") or parsed.config is None:
         return
     if parsed.verb not in ("run", "dry-run", "conf"):
         assert load(parsed.config, parsed.set).name

@@ -62,7 +62,7 @@ def run_three_batches(folder: Path) -> None:
 
 def test_the_first_start_writes_who_the_checkpoint_is_and_the_next_reads_it(tmp_path: Path) -> None:
     first = start(tmp_path / "new" / "checkpoint")
-    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 10)
+    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 11)
     assert start(tmp_path / "new" / "checkpoint") == first
     assert [file.name for file in (tmp_path / "new" / "checkpoint").iterdir()] == ["wheel.json"]
 
