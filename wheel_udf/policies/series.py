@@ -53,7 +53,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.recurrence.local_times import NEVER
 from wheel_udf.recurrence.occurrences import Occurrences, occurrences_of
-from wheel_udf.shard.rows import SCHEDULE, asked_ms
+from wheel_udf.shard.rows import SCHEDULE, asked_ms, with_columns
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import NOTHING, PENDING, Known, look_up
 from wheel_udf.wheel.policies import Firings
@@ -385,9 +385,7 @@ def _placed(
     }
     if anchor_ms is not None:
         columns["anchor_ms"] = pa.array(anchor_ms)
-    for name, values in columns.items():
-        entries = entries.set_column(entries.schema.get_field_index(name), entries.schema.field(name), values)
-    return entries
+    return with_columns(entries, **columns)
 
 
 def _reason(code: str, message: str) -> str:

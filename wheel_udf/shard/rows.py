@@ -91,6 +91,14 @@ def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(entries["deliver_at_ms"], entries["level_error_ms"].fill_null(0))
 
 
+def with_columns(rows: pa.Table, **columns: pa.Array) -> pa.Table:
+    """Rows with other values in some of their columns."""
+    for name, values in columns.items():
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), values)
+    return rows
+
+
 def without(table: pa.Table, rows: Int64s) -> pa.Table:
     """Drops some rows of a table, given by their positions."""
     keep = np.ones(table.num_rows, bool)

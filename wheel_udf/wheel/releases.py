@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Int64s, before_in_run, repeats
-from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, asked_ms
+from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, asked_ms, with_columns
 from wheel_udf.wheel.policies import Firings, Repeat
 
 RELEASE_SCHEMA = ENTRY_SCHEMA.append(pa.field("missed_before", pa.int64()))
@@ -37,8 +37,7 @@ class Releases:
             occurrences one row, the newest, with the number of the others in ``missed_before``.
         flown: What stays of the entries that had left ahead of their due time (``ENTRY_SCHEMA``).
         waiting: What stays of the entries in buckets, series that wait for another occurrence included.
-        ended: Entries that are over: those that are no series, by what became of them, and series after their last
-            occurrence.
+        ended: Series after their last occurrence (``ENTRY_SCHEMA``).
         counts: Occurrences of series, by how they ended.
     """
 
@@ -149,19 +148,12 @@ def _firings(due: pa.Table, plan: Firings) -> pa.Table:
     )
     before = rows["occurrence"].fill_null(0).to_numpy()
     number = before + plan.missed_before + _place_in_run(plan.row) + 1
-    return _with(
+    return with_columns(
         rows.append_column("missed_before", pa.array(plan.missed_before, mask=~is_series)),
         deliver_at_ms=pa.array(plan.nominal_ms + late_ms),
         level_error_ms=pa.array(late_ms, mask=rows["level_error_ms"].is_null().to_numpy() & (late_ms == 0)),
         occurrence=pa.array(number, mask=~is_series),
     )
-
-
-def _with(rows: pa.Table, **columns: pa.Array) -> pa.Table:
-    for name, values in columns.items():
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), values)
-    return rows
 
 
 def _place_in_run(row: Int64s) -> Int64s:
