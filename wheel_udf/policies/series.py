@@ -250,7 +250,7 @@ class _Chain:
     def _take_pending(self, known: Known, state: ShardState) -> None:
         """Starts with the series that wait."""
         pending = np.flatnonzero(known.status == PENDING)
-        names = ("deliver_at_ms", "level_error_ms", "repeat", "last_ms", "anchor_ms")
+        names = ("deliver_at_ms", "level_error_ms", "held_ms", "repeat", "last_ms", "anchor_ms")
         for number in np.unique(known.chunk[pending]).tolist():
             codes = pending[known.chunk[pending] == number]
             old = state.entry_chunks[number].table("schedule_id", *names).take(pa.array(known.row[codes]))

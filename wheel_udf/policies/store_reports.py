@@ -43,8 +43,9 @@ class StoreReports:
         acts = commands["act"].to_numpy()
         for act, outcome in _OUTCOME_OF.items():
             counts[outcome] += int((acts == act).sum())
-        more = int((acts == FAR).sum()) - int((acts >= MOVED).sum())
-        return commands.filter(pa.array(acts <= GONE_CANCELLED)), more
+        from_store = (acts >= MOVED) & (acts <= GONE_DUPLICATE)
+        more = int((acts == FAR).sum()) - int(from_store.sum())
+        return commands.filter(pa.array((acts != GONE_SUPERSEDED) & (acts != GONE_DUPLICATE))), more
 
     def drop_met(self, rows: Rows, known: Known, now_ms: int) -> tuple[Rows, pa.Table]:
         """As :meth:`wheel_udf.wheel.policies.Report.drop_met`.

@@ -41,7 +41,7 @@ from wheel_udf.shard import chunk_sizes
 from wheel_udf.shard.arrow_text import base64_of, encoded, octets_of
 from wheel_udf.shard.chunk_store import Span
 from wheel_udf.shard.row_keys import KEY_COLUMNS, RowKeys, keys_of, packed
-from wheel_udf.shard.rows import ENTRY_SCHEMA, SERIES_COLUMNS, Int64s, without
+from wheel_udf.shard.rows import ENTRY_SCHEMA, HELD_COLUMNS, SERIES_COLUMNS, Int64s, without
 
 MEMORY_LEVEL = 0
 """The ``level`` of chunks of memory records; levels of the wheel count from 1."""
@@ -55,7 +55,7 @@ IN_FLIGHT_LEVEL = -1
 NO_SENDER = -1
 """The ``group`` of entries in flight that the present sender has not got."""
 
-_RARE_COLUMNS = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS)
+_RARE_COLUMNS = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS, *HELD_COLUMNS)
 _PLAIN_COLUMNS = frozenset(ENTRY_SCHEMA.names).difference(_RARE_COLUMNS)
 _HEAD_COLUMNS = ("deliver_at_ms", "destination", "source", "delay_level_ms")
 

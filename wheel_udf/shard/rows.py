@@ -37,20 +37,36 @@ ENTRY_SCHEMA = pa.schema(
         ("spread_ms", pa.int64()),
         ("last_ms", pa.int64()),
         ("occurrence", pa.int64()),
+        ("held_ms", pa.int64()),
+        ("attempt", pa.int64()),
+        ("first_amend", pa.int32()),
+        ("failed_at_ms", pa.int64()),
+        ("first_error", pa.string()),
+        ("last_error", pa.string()),
     ]
 )
 """An entry, pending or released. ``amend`` counts the acts of the project's own API on this ``seq``.
 
 ``deliver_at_ms`` is when the wheel releases the entry: the requested time plus ``level_error_ms``, if it was rounded,
-spread or moved, else null. ``delay_level_ms`` says to what it was rounded, and is payload to the wheel.
+spread or moved, plus ``held_ms``, if it is held back beyond that by a rate, a breaker or the wait before another
+attempt; each is null if there is none. ``delay_level_ms`` says to what it was rounded, and is payload to the wheel.
 
-The last five columns are those of a series, null of other entries. The requested time of a series is the nominal time
+``attempt`` is how many attempts to deliver the entry have failed, ``first_amend`` its amend before the first of them,
+``failed_at_ms`` when that was, and ``first_error`` and ``last_error`` are the reasons; null if there was none.
+
+Five columns, from ``repeat`` to ``occurrence``, are those of a series, null of other entries. The requested time of a series is the nominal time
 of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`), ``anchor_ms`` the instant from
 which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence is released, ``last_ms`` the
 nominal time of the last occurrence, and ``occurrence`` how many there have been."""
 
 SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 """The columns of ``ENTRY_SCHEMA`` that belong to a series."""
+
+FAILURE_COLUMNS = ("attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
+"""The columns of ``ENTRY_SCHEMA`` of entries that could not be delivered yet."""
+
+HELD_COLUMNS = ("held_ms", *FAILURE_COLUMNS)
+"""The columns of ``ENTRY_SCHEMA`` of entries that are held back."""
 
 COMMAND_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("op", pa.int8()), ("seq_given", pa.bool_()), ("act", pa.int8())])
 """A valid command: an entry plus ``op`` (:data:`SCHEDULE` or :data:`CANCEL`), whether the producer gave its
@@ -73,8 +89,9 @@ ended, and, of a fired one, the due time that was requested (else null)."""
 SCHEDULE, CANCEL = 0, 1
 """``op``. REPLACE is a SCHEDULE."""
 
-COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE = range(6)
-"""``act``: what a row is to the wheel. In the tiered mode, where far entries wait in a slot store, a row is
+COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, RETRY = range(7)
+"""``act``: what a row is to the wheel. RETRY: an entry that was released and could not be delivered comes back, with an
+``amend`` raised by one. In the tiered mode, where far entries wait in a slot store, a row is
 not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
 GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
 
@@ -84,11 +101,19 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 
 
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
-    """The requested due times, int64[n]: ``deliver_at_ms`` less the rounding; null without a due time."""
+    """The requested due times, int64[n]; null without a due time."""
+    due_ms = unheld_ms(entries)
     if entries["level_error_ms"].null_count == entries.num_rows:
-        return entries["deliver_at_ms"]
+        return due_ms
     # Neither a rounded due time nor its error is near the ends of int64.
-    return pc.subtract(entries["deliver_at_ms"], entries["level_error_ms"].fill_null(0))
+    return pc.subtract(due_ms, entries["level_error_ms"].fill_null(0))
+
+
+def unheld_ms(entries: pa.Table) -> pa.ChunkedArray:
+    """When the entries are to be released if nothing holds them back, int64[n]; null without a due time."""
+    if entries["held_ms"].null_count == entries.num_rows:
+        return entries["deliver_at_ms"]
+    return pc.subtract(entries["deliver_at_ms"], entries["held_ms"].fill_null(0))
 
 
 def with_columns(rows: pa.Table, **columns: pa.Array) -> pa.Table:

@@ -142,6 +142,7 @@ class ShardState(BaseShardState):
         far: Number of entries that wait in the slot store, as reported to this shard.
         counts: Rows by outcome since the beginning, a key for each of
             :data:`~wheel_udf.common.outcomes.WHEEL_COUNTS`.
+        tokens: What the gate of the wheel has left, as it writes it (:class:`wheel_udf.wheel.policies.Gate`).
         content: The chunks.
     """
 
@@ -154,6 +155,7 @@ class ShardState(BaseShardState):
     pending: int = 0
     far: int = 0
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(WHEEL_COUNTS, 0))
+    tokens: str = ""
     content: Content = field(default_factory=Content.empty)
 
     @staticmethod
@@ -201,6 +203,8 @@ class ShardState(BaseShardState):
         counts: Mapping[str, int],
         entries: Sequence[Chunk],
         memory: Sequence[Chunk],
+        *,
+        tokens: str = "",
     ) -> ShardState:
         """The state with these chunks at this clock; the other scalars are computed from the chunks.
 
@@ -218,6 +222,7 @@ class ShardState(BaseShardState):
             pending=sum(chunk.rows for chunk in entries),
             far=far,
             counts=counts,
+            tokens=tokens,
             content=self.content.followed_by([*chunks, *in_flight, *runs]),
         )
 
@@ -228,7 +233,7 @@ class ShardState(BaseShardState):
             StateTooLargeError: The shard's state would come near the 2 GiB that a row can hold.
         """
         counters = tuple(self.counts[name] for name in WHEEL_COUNTS)
-        return (*self.head(shards), self.far, *counters, self.text)
+        return (*self.head(shards), self.far, *counters, self.tokens, self.text)
 
     @staticmethod
     def from_row(
@@ -246,16 +251,17 @@ class ShardState(BaseShardState):
             GeometryChangedError: The row has another format version, geometry or number of shards; the
                 message has both values.
         """
-        version, stored, clock_ms, next_due_ms, pending, far, *counters, text = row
+        version, stored, clock_ms, next_due_ms, pending, far, *counters, tokens, text = row
         ShardState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
-        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, Content(text, texts=texts))
+        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, tokens, Content(text, texts=texts))
 
 
 STATE_COLUMNS: Mapping[str, str] = {
     **HEAD_COLUMNS,
     "far": "long",
     **dict.fromkeys(WHEEL_COUNTS, "long"),
+    "tokens": "string",
     "chunks": "string",
 }
 """Name and Spark type of each column of the state store's row."""

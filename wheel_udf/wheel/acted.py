@@ -25,7 +25,15 @@ import pyarrow.compute as pc
 
 from wheel_udf.shard.arrow_text import table_from_text
 from wheel_udf.shard.chunks import Chunk
-from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SERIES_COLUMNS, asked_ms
+from wheel_udf.shard.rows import (
+    CANCEL,
+    COMMAND,
+    COMMAND_SCHEMA,
+    ENTRY_SCHEMA,
+    HELD_COLUMNS,
+    SERIES_COLUMNS,
+    asked_ms,
+)
 from wheel_udf.shard.state import ShardState
 
 _CHANGED = (
@@ -35,7 +43,7 @@ ACT_SCHEMA = pa.schema([*map(ENTRY_SCHEMA.field, _CHANGED), COMMAND_SCHEMA.field
 """A row of an act: the version, and what an act can change. Of a CANCEL the rest is null. ``occurrence`` is that of the
 entry that was selected: once a series has gone on, an act on the occurrence before comes too late."""
 
-_PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source", *SERIES_COLUMNS)
+_PAYLOAD = ("max_lateness_ms", "key", "value", "headers", "source", *SERIES_COLUMNS, *HELD_COLUMNS)
 
 
 def acts_of_texts(texts: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -79,6 +87,9 @@ def _completed(chunk: Chunk, changes: pa.Table) -> pa.Table:
     payload = chunk.table(*_PAYLOAD, "deliver_at_ms", "level_error_ms").take(pa.array(entry[same]))
     columns = {name: payload[name] for name in _PAYLOAD}
     changed = changes.take(pa.array(found[same]))
+    # What is moved is held back no longer.
+    stays = pc.and_(pc.equal(changed["deliver_at_ms"], payload["deliver_at_ms"]), payload["repeat"].is_null())
+    columns["held_ms"] = pc.if_else(stays, payload["held_ms"], pa.scalar(None, pa.int64()))
     if payload["repeat"].null_count < payload.num_rows:
         # The nominal time of the occurrence stays: from it comes the next one.
         moved_ms = pc.subtract(changed["deliver_at_ms"], asked_ms(payload))

@@ -85,7 +85,7 @@ def look_up(state: ShardState, ids: pa.Array, now_ms: int, memory_ms: int | None
             _look_up_memory(chunk.table(), ids, codes, known, now_ms, standing_ms, memory_ms)
     for chunk in state.in_flight_chunks:
         if memory_ms is not None and chunk.low_ms <= min(now_ms - memory_ms, standing_ms):
-            flying = chunk.table("schedule_id", "seq", "amend", "deliver_at_ms", "level_error_ms")
+            flying = chunk.table("schedule_id", "seq", "amend", "deliver_at_ms", "level_error_ms", "held_ms")
             records, codes = released(flying, FIRED, flying["deliver_at_ms"].to_numpy()), np.arange(len(ids))
             _look_up_memory(records, ids, codes, known, now_ms, standing_ms, None)
     wanted = ids.to_pylist()

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from wheel_udf.common.arrays import Bools, repeats
-from wheel_udf.shard.rows import CANCEL, FAR, MOVED, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, FAR, MOVED, RETRY, SCHEDULE
 from wheel_udf.wheel.known import FIRED, IN_STORE, PENDING, Known
 from wheel_udf.wheel.outcomes import records_of
 from wheel_udf.wheel.version_order import Rows
@@ -49,7 +49,7 @@ def drop_late_acts(
         The rows that are left, and memory records (:func:`~wheel_udf.wheel.outcomes.records_of`) of those that went to
         the slot store.
     """
-    acts = (rows.rank > CANCEL) & (rows.op == SCHEDULE)
+    acts = (rows.rank > CANCEL) & (rows.op == SCHEDULE) & (rows.act != RETRY)
     if not acts.any():
         return rows, []
     fired = (known.status[rows.code] == FIRED) & (known.seq[rows.code] == rows.seq)

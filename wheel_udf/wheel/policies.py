@@ -9,6 +9,8 @@
     Report    what has become of entries that wait elsewhere?                a slot store (policies.store_reports)
     Repeat    which occurrences of a series are released, and which is       recurring series (policies.series)
               the next one?
+    Gate      which due entries may leave now, and when do the others ask    rates and breakers (policies.rates)
+              again?
 
 A policy is a value: it reads nothing but its arguments and what it was made of, so that a repeated batch decides alike.
 """
@@ -274,6 +276,50 @@ class Repeat(Protocol):
         """
 
 
+# ---- gate ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Which due rows leave with a batch.
+
+    Attributes:
+        leaves: The rows that leave, bool[n].
+        wake_ms: When each of the others asks again, int64[n]; 0 of rows that leave, or that stay due because of the
+            limit.
+        tokens: The tokens that are left.
+    """
+
+    leaves: Bools
+    wake_ms: Int64s
+    tokens: str
+
+
+class Gate(Protocol):
+    """Which due entries may leave now: a destination may take no more than so many for now."""
+
+    def pass_through(
+        self,
+        tokens: str,
+        destinations: pa.ChunkedArray,
+        has_waited: Bools,
+        clock_ms: int,
+        *,
+        limit: int | None,
+        pending: int,
+    ) -> Passed:
+        """Decides which due rows leave.
+
+        Args:
+            tokens: What the last batch has left.
+            destinations: Of the due rows, oldest first.
+            has_waited: Which of them have been held back before.
+            clock_ms: The clock of the batch.
+            limit: Most rows that leave; None for no bound.
+            pending: How many entries the shard holds, an upper bound.
+        """
+
+
 @dataclass(frozen=True)
 class Policies:
     """The policies of a step.
@@ -283,12 +329,14 @@ class Policies:
         hold: By default, nothing leaves ahead of its due time.
         report: None: entries wait here alone.
         repeat: None: each entry is released once.
+        gate: None: every due entry may leave.
     """
 
     admit: Admit | None = None
     hold: Hold = NoHold()  # noqa: RUF009  # it has no state
     report: Report | None = None
     repeat: Repeat | None = None
+    gate: Gate | None = None
 
 
 NO_POLICIES = Policies()

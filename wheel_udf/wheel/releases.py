@@ -2,10 +2,10 @@
 
 ::
 
-    due entries     --limit-->  released now | stay, unchanged
-    due series      --plan-->   firings  --limit-->  released now | wait for another occurrence | have ended
+    due entries --plan--> firings --gate, limit--> released now | stay, unchanged | held back: asked again later
+                                                   series:  wait for another occurrence | have ended
 
-Without series nothing is planned: an entry is its own firing.
+Without series nothing is planned: an entry is its own firing. Without a gate only the limit holds entries back.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wheel_udf.common.arrays import Int64s, before_in_run, repeats
-from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, asked_ms, with_columns
-from wheel_udf.wheel.policies import Firings, Repeat
+from wheel_udf.common.arrays import Bools, Int64s, before_in_run, repeats
+from wheel_udf.shard.rows import ENTRY_SCHEMA, OLDEST_FIRST, asked_ms, unheld_ms, with_columns
+from wheel_udf.wheel.policies import Firings, Passed, Policies, Repeat
 
 RELEASE_SCHEMA = ENTRY_SCHEMA.append(pa.field("missed_before", pa.int64()))
 """A released entry. Of a series: ``occurrence`` is the number of the occurrence, from 1, and ``missed_before`` how many
@@ -39,6 +39,7 @@ class Releases:
         waiting: What stays of the entries in buckets, series that wait for another occurrence included.
         ended: Series after their last occurrence (``ENTRY_SCHEMA``).
         counts: Occurrences of series, by how they ended.
+        tokens: What the gate has left; None without one.
     """
 
     fired: pa.Table
@@ -47,6 +48,7 @@ class Releases:
     waiting: pa.Table
     ended: pa.Table = field(default_factory=ENTRY_SCHEMA.empty_table)
     counts: Counter[str] = field(default_factory=Counter)
+    tokens: str | None = None
 
     @property
     def released(self) -> int:
@@ -54,8 +56,53 @@ class Releases:
         return int(self.fired.num_rows + self.missed.num_rows)
 
 
+@dataclass(frozen=True)
+class _Due:
+    """The due entries of a batch.
+
+    Attributes:
+        entries: The entries, as they are to be released: nothing holds them back (``ENTRY_SCHEMA``).
+        has_waited: Which of them were held back, bool[n].
+        clock_ms: The clock of the batch.
+        limit: Most rows to release; None for no bound.
+        policies: What decides on them.
+        tokens: Of the gate.
+        pending: How many entries the shard holds, an upper bound.
+    """
+
+    entries: pa.Table
+    has_waited: Bools
+    clock_ms: int
+    limit: int | None
+    policies: Policies
+    tokens: str
+    pending: int
+
+    def passed(self, destinations: pa.ChunkedArray, has_waited: Bools) -> Passed:
+        """Which rows leave; `destinations` are those of rows in the order of release."""
+        if self.policies.gate is None:
+            leaves = np.arange(len(destinations)) < (len(destinations) if self.limit is None else self.limit)
+            return Passed(leaves, np.zeros(len(destinations), np.int64), self.tokens)
+        return self.policies.gate.pass_through(
+            self.tokens, destinations, has_waited, self.clock_ms, limit=self.limit, pending=self.pending
+        )
+
+    def held(self, rows: Int64s, wake_ms: Int64s) -> pa.Table:
+        """Some of the entries, as they are held back until they ask again."""
+        entries = self.entries.take(pa.array(rows))
+        held_ms = wake_ms - entries["deliver_at_ms"].to_numpy()
+        return with_columns(entries, deliver_at_ms=pa.array(wake_ms), held_ms=pa.array(held_ms))
+
+
 def release(
-    again: pa.Table, opened: pa.Table, clock_ms: int, limit: int | None, repeat: Repeat | None
+    again: pa.Table,
+    opened: pa.Table,
+    clock_ms: int,
+    limit: int | None,
+    policies: Policies,
+    *,
+    tokens: str = "",
+    pending: int = 0,
 ) -> Releases:
     """Releases what is due.
 
@@ -64,48 +111,55 @@ def release(
         opened: Entries of opened buckets.
         clock_ms: The clock of the batch.
         limit: Most rows to release; None for no bound.
-        repeat: The policy of series; None without series.
+        policies: Of series, and of the gate.
+        tokens: Of the gate, as the last batch left them.
+        pending: How many entries the shard holds, an upper bound.
     """
     both = pa.concat_tables([again, opened])
     is_due = pc.less_equal(both["deliver_at_ms"], clock_ms)
-    due, stays = both.filter(is_due), pc.invert(is_due).to_numpy()
-    if limit != 0 and repeat is not None and due["repeat"].null_count < due.num_rows:
-        plan = repeat.plan(due, clock_ms)
-        return _release_series(both, due, stays, again.num_rows, clock_ms, limit, repeat, plan)
-    order = pc.sort_indices(due, sort_keys=OLDEST_FIRST)
-    if limit is not None and due.num_rows > limit:
-        stays[np.flatnonzero(~stays)[order[limit:].to_numpy()]] = True
-        order = order[:limit]
-    left = due.take(order)
+    rows, stays = both.filter(is_due), pc.invert(is_due).to_numpy()
+    has_waited = rows["held_ms"].is_valid().to_numpy()
+    if has_waited.any():
+        nothing = pa.nulls(rows.num_rows, pa.int64())
+        rows = with_columns(rows, deliver_at_ms=unheld_ms(rows), held_ms=nothing)
+    due = _Due(rows, has_waited, clock_ms, limit, policies, tokens, pending)
+    repeat = policies.repeat
+    if limit != 0 and repeat is not None and rows["repeat"].null_count < rows.num_rows:
+        return _release_series(both, due, stays, again.num_rows, repeat)
+    order = pc.sort_indices(rows, sort_keys=OLDEST_FIRST).to_numpy().astype(np.int64)
+    passed = due.passed(rows["destination"].take(pa.array(order)), has_waited[order])
+    is_held = passed.wake_ms > 0
+    stays[np.flatnonzero(~stays)[order[~passed.leaves & ~is_held]]] = True
+    left = rows.take(pa.array(order[passed.leaves]))
     fired, missed = _split_missed(
         left.append_column("missed_before", pa.nulls(left.num_rows, pa.int64())), clock_ms
     )
-    flown, waiting = stays[: again.num_rows], stays[again.num_rows :]
-    return Releases(fired, missed, again.filter(pa.array(flown)), opened.filter(pa.array(waiting)))
+    flown, kept = stays[: again.num_rows], opened.filter(pa.array(stays[again.num_rows :]))
+    waiting = pa.concat_tables([kept, due.held(order[is_held], passed.wake_ms[is_held])])
+    return Releases(fired, missed, again.filter(pa.array(flown)), waiting, tokens=passed.tokens)
 
 
 def _release_series(
-    both: pa.Table,
-    due: pa.Table,
-    stays: npt.NDArray[np.bool_],
-    again: int,
-    clock_ms: int,
-    limit: int | None,
-    repeat: Repeat,
-    plan: Firings,
+    both: pa.Table, due: _Due, stays: npt.NDArray[np.bool_], again: int, repeat: Repeat
 ) -> Releases:
-    firings = _firings(due, plan)
-    order = _oldest_first(due, firings, plan)
-    if limit is not None:
-        order = order[:limit]
-    released = np.bincount(plan.row[order], minlength=due.num_rows).astype(np.int64)
-    going_on, ends = repeat.going_on(due, plan, released)
-    stays[np.flatnonzero(~stays)[(released == 0) & (plan.planned(due.num_rows) > 0)]] = True
-    left = firings.take(pa.array(order)).append_column("is_dropped", pa.array(plan.is_dropped[order]))
+    rows = due.entries
+    plan = repeat.plan(rows, due.clock_ms)
+    firings = _firings(rows, plan)
+    order = _oldest_first(rows, firings, plan)
+    passed = due.passed(firings["destination"].take(pa.array(order)), due.has_waited[plan.row[order]])
+    leaving = order[passed.leaves]
+    released = np.bincount(plan.row[leaving], minlength=rows.num_rows).astype(np.int64)
+    going_on, ends = repeat.going_on(rows, plan, released)
+    wake_ms = np.zeros(rows.num_rows, np.int64)
+    wake_ms[plan.row[order][::-1]] = passed.wake_ms[::-1]  # of several firings, the first
+    is_whole = (released == 0) & (plan.planned(rows.num_rows) > 0)
+    held = np.flatnonzero(is_whole & (wake_ms > 0))
+    stays[np.flatnonzero(~stays)[is_whole & (wake_ms == 0)]] = True
+    left = firings.take(pa.array(leaving)).append_column("is_dropped", pa.array(plan.is_dropped[leaving]))
     left = left.take(pc.sort_indices(left, sort_keys=OLDEST_FIRST))
     dropped = left.filter(left["is_dropped"]).drop_columns("is_dropped")
     fired, late = _split_missed(
-        left.filter(pc.invert(left["is_dropped"])).drop_columns("is_dropped"), clock_ms
+        left.filter(pc.invert(left["is_dropped"])).drop_columns("is_dropped"), due.clock_ms
     )
     missed = pa.concat_tables([late, dropped])
     before = int(pc.sum(fired["missed_before"]).as_py() or 0)
@@ -115,8 +169,9 @@ def _release_series(
     )
     kept = both.filter(pa.array(stays))
     flown = int(stays[:again].sum())
-    waiting = pa.concat_tables([kept.slice(flown), going_on])
-    return Releases(fired, missed, kept.slice(0, flown), waiting, due.filter(pa.array(ends)), counts)
+    waiting = pa.concat_tables([kept.slice(flown), going_on, due.held(held, wake_ms[held])])
+    ended = rows.filter(pa.array(ends))
+    return Releases(fired, missed, kept.slice(0, flown), waiting, ended, counts, passed.tokens)
 
 
 def _oldest_first(due: pa.Table, firings: pa.Table, plan: Firings) -> Int64s:
@@ -152,7 +207,7 @@ def _firings(due: pa.Table, plan: Firings) -> pa.Table:
         rows.append_column("missed_before", pa.array(plan.missed_before, mask=~is_series)),
         deliver_at_ms=pa.array(plan.nominal_ms + late_ms),
         level_error_ms=pa.array(late_ms, mask=rows["level_error_ms"].is_null().to_numpy() & (late_ms == 0)),
-        occurrence=pa.array(number, mask=~is_series),
+        occurrence=pa.chunked_array([pc.if_else(pa.array(is_series), number, rows["occurrence"])]),
     )
 
 

@@ -121,7 +121,10 @@ def advance(
     latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
-    leaving = release(again, opened, clock_ms, limit, policies.repeat)
+    pending = state.pending + folded.winners.num_rows
+    leaving = release(
+        again, opened, clock_ms, limit, policies, tokens=state.tokens, pending=pending
+    )
     room = None if limit is None else limit - leaving.released
     handed = hold.hand_over(leaving.flown, leaving.waiting, clock_ms, room)
     fired, missed = (_once(rows, policies) for rows in (leaving.fired, leaving.missed))
@@ -152,7 +155,9 @@ def advance(
     )
     entries = merged([*closed, *_placed(handed.waiting, buckets, clock_ms, horizon_ms)], clock_ms=clock_ms)
     entries += [*flying, *handed.chunks]
-    after = state.with_chunks(clock_ms, state.far + folded.far, counts, entries, memory)
+    after = state.with_chunks(
+        clock_ms, state.far + folded.far, counts, entries, memory, tokens=leaving.tokens or ""
+    )
     return Step(
         after,
         clock_ms,

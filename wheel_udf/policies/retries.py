@@ -1,0 +1,249 @@
+"""Retries: what becomes of an entry that was released and could not be delivered.
+
+::
+
+    released --> sink: HTTP 503 --report--> tick --> attempts left?  yes: pending again, due after a wait (RETRY)
+                                                                     no:  a dead letter
+    consumer --op: RETRY-----------------------------^
+
+The entry comes back with an ``amend`` raised by one, so the order of versions decides on what came meanwhile: a higher
+``seq`` replaces it, a CANCEL of its ``seq`` ends it. Its requested time stays, and with it its fire id.
+
+An occurrence of a series comes back as an entry of its own, because the series waits for the next one: its id is that
+of the series, a NUL, and the nominal time (:func:`own_id`); :func:`outer_id` takes that off where it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wheel_udf.common.arrays import Bools, Int64s
+from wheel_udf.common.errors import ConfigError, ConfigErrors
+from wheel_udf.common.names import AllowList
+from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, RETRY, SCHEDULE, with_columns
+
+EXPONENTIAL, LINEAR, LIST = KINDS = ("exponential", "linear", "list")
+FULL, EQUAL, NONE = JITTERS = ("full", "equal", "none")
+
+MOST_ATTEMPTS: Final = 1000
+LONGEST_WAIT_MS: Final = 366 * 86_400_000
+_APART: Final = "\x00"
+
+RETURNED_SCHEMA = pa.schema(
+    [
+        *(each for each in ENTRY_SCHEMA if each.name != "held_ms"),
+        ("error", pa.string()),
+        ("retry_after_ms", pa.int64()),
+        ("is_final", pa.bool_()),
+        ("is_tried", pa.bool_()),
+    ]
+)
+"""An entry that could not be delivered. ``deliver_at_ms`` is when it was to be released, ``error`` why it was not
+delivered, ``retry_after_ms`` how long the receiver asks to wait (null: it does not), ``is_final`` whether no attempt can
+succeed, ``is_tried`` whether this was one. An occurrence of a series has its ``occurrence`` and no ``repeat``."""
+
+DEAD_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("reason", pa.string())])
+"""A dead letter: the entry with its last failure, and why there is no further attempt."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """When a destination is tried again.
+
+    Attributes:
+        policy: ``exponential``: ``first_ms`` times ``factor`` to the power of the attempts before; ``linear``:
+            ``first_ms`` times the attempts; ``list``: ``waits_ms``, the last of them again and again.
+        first_ms: The first wait.
+        factor: At least 1.
+        cap_ms: The longest wait.
+        waits_ms: The waits of ``list``.
+        jitter: How much of a wait is chance (by a hash of id, version and attempt): ``full`` all of it, ``equal`` half
+            of it, ``none``.
+        attempts: The most attempts, the first included.
+        max_age_ms: No attempt is later than this after the time of release; None for no bound.
+
+    Raises:
+        ConfigErrors: Settings are out of range.
+    """
+
+    policy: str = EXPONENTIAL
+    first_ms: int = 10_000
+    factor: float = 2.0
+    cap_ms: int = 3_600_000
+    waits_ms: tuple[int, ...] = ()
+    jitter: str = EQUAL
+    attempts: int = 10
+    max_age_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "waits_ms", tuple(self.waits_ms))
+        checks = [
+            ("policy", self.policy, self.policy in KINDS, f"one of {', '.join(KINDS)}"),
+            ("jitter", self.jitter, self.jitter in JITTERS, f"one of {', '.join(JITTERS)}"),
+            ("first", self.first_ms, 0 <= self.first_ms <= LONGEST_WAIT_MS, "0 to 366 days"),
+            ("cap", self.cap_ms, 0 <= self.cap_ms <= LONGEST_WAIT_MS, "0 to 366 days"),
+            ("factor", self.factor, 1 <= self.factor <= 100, "1 to 100"),
+            ("attempts", self.attempts, 1 <= self.attempts <= MOST_ATTEMPTS, f"1 to {MOST_ATTEMPTS}"),
+            ("max_age", self.max_age_ms, self.max_age_ms is None or self.max_age_ms >= 0, "0 or more"),
+            ("waits", self.waits_ms, bool(self.waits_ms) == (self.policy == LIST), "with policy: list, and only there"),
+            ("waits", self.waits_ms, all(0 <= each <= LONGEST_WAIT_MS for each in self.waits_ms), "0 to 366 days"),
+        ]
+        faults = [ConfigError("not a way to try again", field=name, value=value, rule=rule)
+                  for name, value, is_good, rule in checks if not is_good]  # fmt: skip
+        if faults:
+            raise ConfigErrors(faults)
+
+    def waits(self, attempt: Int64s, chance: npt.NDArray[np.float64]) -> Int64s:
+        """How long to wait after each of some failed attempts, in ms.
+
+        Args:
+            attempt: Their numbers, from 1.
+            chance: Numbers from 0 to 1.
+        """
+        if self.policy == LIST:
+            wait_ms = np.array(self.waits_ms, np.float64)[np.minimum(attempt, len(self.waits_ms)) - 1]
+        elif self.policy == LINEAR:
+            wait_ms = np.minimum(self.first_ms * attempt.astype(np.float64), self.cap_ms)
+        else:
+            # Beyond any cap a higher power would only overflow.
+            power = np.minimum(attempt - 1, 2000).astype(np.float64)
+            with np.errstate(over="ignore"):
+                wait_ms = np.minimum(self.first_ms * np.power(float(self.factor), power), self.cap_ms)
+        part = {FULL: chance, EQUAL: 0.5 + chance / 2, NONE: np.ones(len(attempt))}[self.jitter]
+        return np.ceil(wait_ms * part).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Retries:
+    """Which destinations are tried again, by name or pattern of the allow-list.
+
+    Attributes:
+        by_pattern: How.
+        among: All names and patterns of the allow-list, in their order: the first that matches a name counts.
+    """
+
+    by_pattern: Mapping[str, Retry] = field(default_factory=dict)
+    among: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.by_pattern)
+
+    @cached_property
+    def _allowed(self) -> AllowList:
+        return AllowList(self.among or tuple(self.by_pattern))
+
+    def of(self, name: str | None) -> Retry | None:
+        """How a destination is tried again; None if it is not."""
+        return None if name is None else self.by_pattern.get(self._allowed.first(name) or "")
+
+
+NO_RETRIES: Final = Retries()
+
+
+def come_back(returned: pa.Table, retries: Retries, clock_ms: int) -> tuple[pa.Table, pa.Table]:
+    """Decides on entries that could not be delivered.
+
+    Args:
+        returned: ``RETURNED_SCHEMA``.
+        retries: Which destinations are tried again.
+        clock_ms: The clock of the batch.
+
+    Returns:
+        Those that are tried again, as commands (``COMMAND_SCHEMA``), and the dead letters (``DEAD_SCHEMA``).
+    """
+    rows = _failed(returned, clock_ms)
+    wake_ms, reasons = _decided(returned, rows, retries, clock_ms)
+    is_dead = reasons.is_valid()
+    dead = rows.append_column("reason", reasons).filter(is_dead).select(DEAD_SCHEMA.names).cast(DEAD_SCHEMA)
+    again = pa.array(np.flatnonzero(~is_dead.to_numpy(zero_copy_only=False)))
+    rows, wake = rows.take(again), pa.array(wake_ms).take(again)
+    rows = with_columns(rows, deliver_at_ms=wake, held_ms=pc.subtract(wake, rows["deliver_at_ms"]))
+    size = rows.num_rows
+    more = {"op": SCHEDULE, "seq_given": True, "act": RETRY}
+    columns = {name: pa.repeat(pa.scalar(value, COMMAND_SCHEMA.field(name).type), size) for name, value in more.items()}
+    arrays = [columns.get(each.name, None) or rows[each.name] for each in COMMAND_SCHEMA]
+    return pa.table(arrays, schema=COMMAND_SCHEMA), dead
+
+
+def _failed(returned: pa.Table, clock_ms: int) -> pa.Table:
+    """The entries after their failure (``ENTRY_SCHEMA``), not held back."""
+    tried = returned["is_tried"].combine_chunks()
+    attempt = pc.add(returned["attempt"].fill_null(0), pc.cast(tried, pa.int64()))
+    columns = {
+        "schedule_id": own_id(returned),
+        "amend": pc.add(returned["amend"], 1).cast(pa.int32()),
+        "attempt": attempt,
+        "first_amend": pc.coalesce(returned["first_amend"], returned["amend"]),
+        "failed_at_ms": pc.coalesce(returned["failed_at_ms"], pa.scalar(clock_ms)),
+        "first_error": pc.coalesce(returned["first_error"], returned["error"]),
+        "last_error": pc.if_else(tried, returned["error"], pc.coalesce(returned["last_error"], returned["error"])),
+        "held_ms": pa.nulls(returned.num_rows, pa.int64()),
+    }
+    return pa.table([columns.get(each.name, None) if each.name in columns else returned[each.name]
+                     for each in ENTRY_SCHEMA], schema=ENTRY_SCHEMA)  # fmt: skip
+
+
+def _decided(
+    returned: pa.Table, rows: pa.Table, retries: Retries, clock_ms: int
+) -> tuple[Int64s, pa.Array]:
+    """When each entry is tried again, and why it is not (null if it is)."""
+    size = rows.num_rows
+    wake_ms = np.full(size, clock_ms, np.int64)
+    attempt, since_ms = rows["attempt"].to_numpy(), rows["deliver_at_ms"].to_numpy()
+    tried = returned["is_tried"].to_numpy()
+    asked_ms = returned["retry_after_ms"].fill_null(0).to_numpy()
+    reasons = np.full(size, None, object)
+    for name in pc.unique(rows["destination"]).to_pylist():
+        mine = np.flatnonzero(pc.equal(rows["destination"], name).fill_null(name is None).to_numpy())
+        retry = retries.of(name)
+        if retry is None:
+            reasons[mine] = "this destination is not tried again"
+            continue
+        waits_ms = retry.waits(np.maximum(attempt[mine], 1), _chance(rows.take(pa.array(mine))))
+        waits_ms = np.maximum(np.where(tried[mine], waits_ms, 0), np.minimum(asked_ms[mine], LONGEST_WAIT_MS))
+        wake_ms[mine] = clock_ms + waits_ms
+        reasons[mine[tried[mine] & (attempt[mine] >= retry.attempts)]] = f"after {retry.attempts} attempts"
+        if retry.max_age_ms is not None:
+            too_old: Bools = wake_ms[mine] - since_ms[mine] > retry.max_age_ms
+            reasons[mine[too_old]] = f"the next attempt would be later than max_age, {retry.max_age_ms} ms"
+    reasons[returned["is_final"].to_numpy()] = "no attempt can succeed"
+    return wake_ms, pa.array(reasons, pa.string())
+
+
+def _chance(rows: pa.Table) -> npt.NDArray[np.float64]:
+    """A number from 0 to 1 for each entry, by a hash of id, version and attempt (splitmix64)."""
+    from pandas.util import hash_array
+
+    mixed = hash_array(rows["schedule_id"].to_numpy(zero_copy_only=False).astype(object), categorize=False)
+    mixed = mixed + np.uint64(0x9E3779B97F4A7C15) * (rows["attempt"].to_numpy().astype(np.uint64) + np.uint64(1))
+    mixed = mixed ^ rows["seq"].to_numpy().astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)
+
+
+def own_id(rows: pa.Table) -> pa.ChunkedArray:
+    """The ids under which entries come back: of occurrences of series, one of their own."""
+    ids = rows["schedule_id"]
+    is_new = pc.and_(rows["occurrence"].is_valid(), pc.invert(pc.match_substring(ids, _APART)))
+    if not pc.any(is_new).as_py():
+        return ids
+    nominal = pc.subtract(rows["deliver_at_ms"], rows["level_error_ms"].fill_null(0)).cast(pa.string())
+    return pc.if_else(is_new, pc.binary_join_element_wise(ids, nominal, _APART), ids)
+
+
+def outer_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The ids that the producer gave."""
+    if not len(ids) or not pc.any(pc.match_substring(ids, _APART)).as_py():
+        return ids
+    return pc.replace_substring_regex(ids, f"{_APART}.*", "")
+
+
