@@ -3,6 +3,7 @@
 ::
 
     a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES
+    what was not delivered   fired, and comes back as one more schedule, counted as RETRIED
     an occurrence            one of OCCURRENCE_COUNTS, when the clock has passed it; its series stays pending
     a CANCEL                 one of CANCEL_OUTCOMES
     an operation             pending, or one of OPERATION_OUTCOMES; the first three are rows of outcomes
@@ -16,8 +17,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-SCHEDULE_OUTCOMES: Final = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected", "ended")
-"""How a SCHEDULE or REPLACE ends; ``ended``: a series after its last occurrence."""
+SCHEDULE_OUTCOMES: Final = (
+    "fired", "missed", "cancelled", "superseded", "duplicate", "rejected", "ended", "dead",
+)  # fmt: skip
+"""How a SCHEDULE or REPLACE ends; ``ended``: a series after its last occurrence; ``dead``: what came back and is not
+tried again."""
 
 CANCEL_OUTCOMES: Final = (
     "applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected",
@@ -27,7 +31,10 @@ CANCEL_OUTCOMES: Final = (
 OCCURRENCE_COUNTS: Final = ("occurrences_fired", "occurrences_missed", "occurrences_skipped")
 """How an occurrence of a series ends. These are not among the outcomes of schedules: a series is one schedule."""
 
-WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS)
+RETRIED: Final = "retried"
+"""How many entries came back because they could not be delivered; each is one more among the schedules."""
+
+WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS, RETRIED)
 """What a shard of the wheel counts."""
 
 COMPLETED: Final = "completed"

@@ -8,6 +8,8 @@
     acts           acts           rows of acts on the shard's entries
     sender         sender         what the sender of the query has confirmed, and how much it takes
     limits         share          the shard's part of the row limit of a batch
+    returned       returned       entries that could not be delivered, and come back
+                   closed         destinations that rest because they fail, and until when
 
     offset of the clock (journaled) --> Tick of each shard --to_text--> row of the clock source --from_text--> worker
 
@@ -18,7 +20,8 @@ clock source and on executors.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from wheel_udf.policies.sender_news import SenderNews
@@ -37,6 +40,8 @@ class Tick:
         acts: Rows of acts, encoded tables (:func:`wheel_udf.wheel.acted.acts_of_texts`).
         sender: The news of the sender; None without one.
         share: The shard's part of the most rows of a batch; None: an even one.
+        returned: Entries that come back, encoded tables (:data:`wheel_udf.policies.retries.RETURNED_SCHEMA`).
+        closed: Destinations that rest, each with the instant from which on it may be tried, UTC epoch ms.
     """
 
     run: str
@@ -44,6 +49,8 @@ class Tick:
     acts: tuple[str, ...] = ()
     sender: SenderNews | None = None
     share: int | None = None
+    returned: tuple[str, ...] = ()
+    closed: Mapping[str, int] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """The tick as JSON; fields without a value are left out."""
@@ -54,6 +61,8 @@ class Tick:
             "acts": list(self.acts) or None,
             "sender": self.sender.to_json() if self.sender else None,
             "share": self.share,
+            "returned": list(self.returned) or None,
+            "closed": dict(self.closed) or None,
         }
         return json.dumps({name: value for name, value in found.items() if value is not None})
 
@@ -67,6 +76,7 @@ class Tick:
             **found
             | {
                 "acts": tuple(found.get("acts", ())),
+                "returned": tuple(found.get("returned", ())),
                 "sender": SenderNews.from_json(sender) if sender else None,
             }
         )

@@ -57,11 +57,15 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not 0 < self.per_s <= MOST_PER_S:
-            raise ConfigError("out of range", field="rate", value=self.per_s, rule=f"above 0/s to {MOST_PER_S}/s")
+            raise ConfigError(
+                "out of range", field="rate", value=self.per_s, rule=f"above 0/s to {MOST_PER_S}/s"
+            )
 
     def share(self, shard: int, shards: int) -> tuple[int, int]:
         """The part of a shard: microseconds for a token, tokens that are saved."""
-        return -int(-1_000_000 * shards // self.per_s), max(1, self.burst // shards + (shard < self.burst % shards))
+        return -int(-1_000_000 * shards // self.per_s), max(
+            1, self.burst // shards + (shard < self.burst % shards)
+        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,9 @@ class Turnstile:
             buckets.pop(name, None)
             return None
         bucket = buckets.setdefault(name, _Bucket(1000 * clock_ms, clock_ms))
-        bucket.token_us, bucket.burst = (1, MOST_PER_S) if rate is None else rate.share(self.shard, self.shards)
+        bucket.token_us, bucket.burst = (
+            (1, MOST_PER_S) if rate is None else rate.share(self.shard, self.shards)
+        )
         return bucket
 
     @staticmethod

@@ -24,11 +24,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.util import hash_array
 
-from wheel_udf.common.arrays import Bools, Int64s
+from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import AllowList
-from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, RETRY, SCHEDULE, with_columns
+from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, RETRY, SCHEDULE
 
 EXPONENTIAL, LINEAR, LIST = KINDS = ("exponential", "linear", "list")
 FULL, EQUAL, NONE = JITTERS = ("full", "equal", "none")
@@ -39,7 +40,7 @@ _APART: Final = "\x00"
 
 RETURNED_SCHEMA = pa.schema(
     [
-        *(each for each in ENTRY_SCHEMA if each.name != "held_ms"),
+        *(each for each in ENTRY_SCHEMA if each.name not in ("held_ms", "dead_reason")),
         ("error", pa.string()),
         ("retry_after_ms", pa.int64()),
         ("is_final", pa.bool_()),
@@ -49,9 +50,6 @@ RETURNED_SCHEMA = pa.schema(
 """An entry that could not be delivered. ``deliver_at_ms`` is when it was to be released, ``error`` why it was not
 delivered, ``retry_after_ms`` how long the receiver asks to wait (null: it does not), ``is_final`` whether no attempt can
 succeed, ``is_tried`` whether this was one. An occurrence of a series has its ``occurrence`` and no ``repeat``."""
-
-DEAD_SCHEMA = pa.schema([*ENTRY_SCHEMA, ("reason", pa.string())])
-"""A dead letter: the entry with its last failure, and why there is no further attempt."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,7 @@ class Retry:
             of it, ``none``.
         attempts: The most attempts, the first included.
         max_age_ms: No attempt is later than this after the time of release; None for no bound.
+        dead_letters: The destination of what is not tried again; None: it goes to the rejects.
 
     Raises:
         ConfigErrors: Settings are out of range.
@@ -82,6 +81,7 @@ class Retry:
     jitter: str = EQUAL
     attempts: int = 10
     max_age_ms: int | None = None
+    dead_letters: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "waits_ms", tuple(self.waits_ms))
@@ -93,8 +93,18 @@ class Retry:
             ("factor", self.factor, 1 <= self.factor <= 100, "1 to 100"),
             ("attempts", self.attempts, 1 <= self.attempts <= MOST_ATTEMPTS, f"1 to {MOST_ATTEMPTS}"),
             ("max_age", self.max_age_ms, self.max_age_ms is None or self.max_age_ms >= 0, "0 or more"),
-            ("waits", self.waits_ms, bool(self.waits_ms) == (self.policy == LIST), "with policy: list, and only there"),
-            ("waits", self.waits_ms, all(0 <= each <= LONGEST_WAIT_MS for each in self.waits_ms), "0 to 366 days"),
+            (
+                "waits",
+                self.waits_ms,
+                bool(self.waits_ms) == (self.policy == LIST),
+                "with policy: list, and only there",
+            ),
+            (
+                "waits",
+                self.waits_ms,
+                all(0 <= each <= LONGEST_WAIT_MS for each in self.waits_ms),
+                "0 to 366 days",
+            ),
         ]
         faults = [ConfigError("not a way to try again", field=name, value=value, rule=rule)
                   for name, value, is_good, rule in checks if not is_good]  # fmt: skip
@@ -144,87 +154,83 @@ class Retries:
         """How a destination is tried again; None if it is not."""
         return None if name is None else self.by_pattern.get(self._allowed.first(name) or "")
 
+    def dead_letters_of(self, names: pa.ChunkedArray) -> pa.Array:
+        """Where the dead letters of some destinations go; null: to the rejects."""
+        distinct = pc.unique(names)
+        found = [retry.dead_letters if (retry := self.of(name)) else None for name in distinct.to_pylist()]
+        return pa.array(found, pa.string()).take(pc.index_in(names, value_set=distinct).combine_chunks())
+
 
 NO_RETRIES: Final = Retries()
 
 
-def come_back(returned: pa.Table, retries: Retries, clock_ms: int) -> tuple[pa.Table, pa.Table]:
-    """Decides on entries that could not be delivered.
+def come_back(returned: pa.Table, retries: Retries, clock_ms: int) -> pa.Table:
+    """Turns entries that could not be delivered into commands (``COMMAND_SCHEMA``).
 
     Args:
         returned: ``RETURNED_SCHEMA``.
         retries: Which destinations are tried again.
         clock_ms: The clock of the batch.
-
-    Returns:
-        Those that are tried again, as commands (``COMMAND_SCHEMA``), and the dead letters (``DEAD_SCHEMA``).
     """
-    rows = _failed(returned, clock_ms)
-    wake_ms, reasons = _decided(returned, rows, retries, clock_ms)
-    is_dead = reasons.is_valid()
-    dead = rows.append_column("reason", reasons).filter(is_dead).select(DEAD_SCHEMA.names).cast(DEAD_SCHEMA)
-    again = pa.array(np.flatnonzero(~is_dead.to_numpy(zero_copy_only=False)))
-    rows, wake = rows.take(again), pa.array(wake_ms).take(again)
-    rows = with_columns(rows, deliver_at_ms=wake, held_ms=pc.subtract(wake, rows["deliver_at_ms"]))
-    size = rows.num_rows
-    more = {"op": SCHEDULE, "seq_given": True, "act": RETRY}
-    columns = {name: pa.repeat(pa.scalar(value, COMMAND_SCHEMA.field(name).type), size) for name, value in more.items()}
-    arrays = [columns.get(each.name, None) or rows[each.name] for each in COMMAND_SCHEMA]
-    return pa.table(arrays, schema=COMMAND_SCHEMA), dead
-
-
-def _failed(returned: pa.Table, clock_ms: int) -> pa.Table:
-    """The entries after their failure (``ENTRY_SCHEMA``), not held back."""
+    wake_ms, reasons = _decided(returned, retries, clock_ms)
     tried = returned["is_tried"].combine_chunks()
-    attempt = pc.add(returned["attempt"].fill_null(0), pc.cast(tried, pa.int64()))
     columns = {
         "schedule_id": own_id(returned),
         "amend": pc.add(returned["amend"], 1).cast(pa.int32()),
-        "attempt": attempt,
+        "deliver_at_ms": pa.array(wake_ms),
+        "held_ms": pc.subtract(pa.array(wake_ms), returned["deliver_at_ms"]),
+        "attempt": _attempts(returned),
         "first_amend": pc.coalesce(returned["first_amend"], returned["amend"]),
         "failed_at_ms": pc.coalesce(returned["failed_at_ms"], pa.scalar(clock_ms)),
         "first_error": pc.coalesce(returned["first_error"], returned["error"]),
-        "last_error": pc.if_else(tried, returned["error"], pc.coalesce(returned["last_error"], returned["error"])),
-        "held_ms": pa.nulls(returned.num_rows, pa.int64()),
+        "last_error": pc.if_else(
+            tried, returned["error"], pc.coalesce(returned["last_error"], returned["error"])
+        ),
+        "dead_reason": reasons,
     }
-    return pa.table([columns.get(each.name, None) if each.name in columns else returned[each.name]
-                     for each in ENTRY_SCHEMA], schema=ENTRY_SCHEMA)  # fmt: skip
+    same = {"op": SCHEDULE, "seq_given": True, "act": RETRY}
+    columns |= {
+        name: pa.repeat(pa.scalar(value, COMMAND_SCHEMA.field(name).type), returned.num_rows)
+        for name, value in same.items()
+    }
+    arrays = [columns[each.name] if each.name in columns else returned[each.name] for each in COMMAND_SCHEMA]
+    return pa.table(arrays, schema=COMMAND_SCHEMA)
 
 
-def _decided(
-    returned: pa.Table, rows: pa.Table, retries: Retries, clock_ms: int
-) -> tuple[Int64s, pa.Array]:
+def _attempts(returned: pa.Table) -> pa.ChunkedArray:
+    """How many attempts have failed, with the present one."""
+    return pc.add(returned["attempt"].fill_null(0), pc.cast(returned["is_tried"], pa.int64()))
+
+
+def _decided(returned: pa.Table, retries: Retries, clock_ms: int) -> tuple[Int64s, pa.Array]:
     """When each entry is tried again, and why it is not (null if it is)."""
-    size = rows.num_rows
+    size = returned.num_rows
     wake_ms = np.full(size, clock_ms, np.int64)
-    attempt, since_ms = rows["attempt"].to_numpy(), rows["deliver_at_ms"].to_numpy()
-    tried = returned["is_tried"].to_numpy()
-    asked_ms = returned["retry_after_ms"].fill_null(0).to_numpy()
+    attempt, since_ms = _attempts(returned).to_numpy(), returned["deliver_at_ms"].to_numpy()
+    tried, chance = returned["is_tried"].to_numpy(), _chance(returned, attempt)
+    asked_ms = np.minimum(returned["retry_after_ms"].fill_null(0).to_numpy(), LONGEST_WAIT_MS)
     reasons = np.full(size, None, object)
-    for name in pc.unique(rows["destination"]).to_pylist():
-        mine = np.flatnonzero(pc.equal(rows["destination"], name).fill_null(name is None).to_numpy())
+    for name in pc.unique(returned["destination"]).to_pylist():
+        mine = np.flatnonzero(pc.equal(returned["destination"], name).to_numpy())
         retry = retries.of(name)
         if retry is None:
             reasons[mine] = "this destination is not tried again"
             continue
-        waits_ms = retry.waits(np.maximum(attempt[mine], 1), _chance(rows.take(pa.array(mine))))
-        waits_ms = np.maximum(np.where(tried[mine], waits_ms, 0), np.minimum(asked_ms[mine], LONGEST_WAIT_MS))
-        wake_ms[mine] = clock_ms + waits_ms
+        waits_ms = retry.waits(np.maximum(attempt[mine], 1), chance[mine])
+        wake_ms[mine] += np.maximum(np.where(tried[mine], waits_ms, 0), asked_ms[mine])
         reasons[mine[tried[mine] & (attempt[mine] >= retry.attempts)]] = f"after {retry.attempts} attempts"
         if retry.max_age_ms is not None:
-            too_old: Bools = wake_ms[mine] - since_ms[mine] > retry.max_age_ms
+            too_old = wake_ms[mine] - since_ms[mine] > retry.max_age_ms
             reasons[mine[too_old]] = f"the next attempt would be later than max_age, {retry.max_age_ms} ms"
     reasons[returned["is_final"].to_numpy()] = "no attempt can succeed"
     return wake_ms, pa.array(reasons, pa.string())
 
 
-def _chance(rows: pa.Table) -> npt.NDArray[np.float64]:
-    """A number from 0 to 1 for each entry, by a hash of id, version and attempt (splitmix64)."""
-    from pandas.util import hash_array
-
-    mixed = hash_array(rows["schedule_id"].to_numpy(zero_copy_only=False).astype(object), categorize=False)
-    mixed = mixed + np.uint64(0x9E3779B97F4A7C15) * (rows["attempt"].to_numpy().astype(np.uint64) + np.uint64(1))
-    mixed = mixed ^ rows["seq"].to_numpy().astype(np.uint64)
+def _chance(returned: pa.Table, attempt: Int64s) -> npt.NDArray[np.float64]:
+    """A number from 0 to 1 for each entry, by a hash of id, seq and attempt (the finalizer of splitmix64)."""
+    ids = returned["schedule_id"].to_numpy().astype(object)
+    mixed = hash_array(ids, categorize=False) ^ returned["seq"].to_numpy().astype(np.uint64)
+    mixed = mixed + np.uint64(0x9E3779B97F4A7C15) * attempt.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)
@@ -245,5 +251,3 @@ def outer_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
     if not len(ids) or not pc.any(pc.match_substring(ids, _APART)).as_py():
         return ids
     return pc.replace_substring_regex(ids, f"{_APART}.*", "")
-
-

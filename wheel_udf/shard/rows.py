@@ -43,6 +43,7 @@ ENTRY_SCHEMA = pa.schema(
         ("failed_at_ms", pa.int64()),
         ("first_error", pa.string()),
         ("last_error", pa.string()),
+        ("dead_reason", pa.string()),
     ]
 )
 """An entry, pending or released. ``amend`` counts the acts of the project's own API on this ``seq``.
@@ -53,6 +54,7 @@ attempt; each is null if there is none. ``delay_level_ms`` says to what it was r
 
 ``attempt`` is how many attempts to deliver the entry have failed, ``first_amend`` its amend before the first of them,
 ``failed_at_ms`` when that was, and ``first_error`` and ``last_error`` are the reasons; null if there was none.
+``dead_reason`` is why there is no further attempt: such an entry becomes a dead letter with the batch that brings it.
 
 Five columns, from ``repeat`` to ``occurrence``, are those of a series, null of other entries. The requested time of a series is the nominal time
 of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`), ``anchor_ms`` the instant from
@@ -62,7 +64,7 @@ nominal time of the last occurrence, and ``occurrence`` how many there have been
 SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 """The columns of ``ENTRY_SCHEMA`` that belong to a series."""
 
-FAILURE_COLUMNS = ("attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
+FAILURE_COLUMNS = ("attempt", "first_amend", "failed_at_ms", "first_error", "last_error", "dead_reason")
 """The columns of ``ENTRY_SCHEMA`` of entries that could not be delivered yet."""
 
 HELD_COLUMNS = ("held_ms", *FAILURE_COLUMNS)

@@ -254,7 +254,9 @@ class ShardState(BaseShardState):
         version, stored, clock_ms, next_due_ms, pending, far, *counters, tokens, text = row
         ShardState.refuse_other(version, stored, wheel, shards)
         counts = dict(zip(WHEEL_COUNTS, counters, strict=True))
-        return ShardState(wheel, clock_ms, next_due_ms, pending, far, counts, tokens, Content(text, texts=texts))
+        return ShardState(
+            wheel, clock_ms, next_due_ms, pending, far, counts, tokens, Content(text, texts=texts)
+        )
 
 
 STATE_COLUMNS: Mapping[str, str] = {

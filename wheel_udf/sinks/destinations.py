@@ -83,11 +83,8 @@ FIRED: Final = Shape.of("fired")
 LEVELED: Final = Shape.of("fired", "leveled")
 """A firing of a wheel with delay levels."""
 
-REPEATED: Final = Shape.of("fired", "repeated")
-"""A firing of a wheel whose commands may repeat."""
-
-LEVELED_REPEATED: Final = Shape.of("fired", "leveled", "repeated")
-"""Both."""
+DEAD: Final = Shape.of("dead")
+"""A dead letter."""
 
 OUTCOME: Final = Shape.of("outcome")
 """An outcome of the purgatory."""
@@ -103,9 +100,13 @@ def shape_of(facts: FrameFacts) -> Shape:
     """The shape of the rows that leave a frame of ``schedule`` or ``watch``."""
     if facts.is_purgatory:
         return OUTCOME
-    if facts.repeats:
-        return LEVELED_REPEATED if facts.leveled else REPEATED
-    return LEVELED if facts.leveled else FIRED
+    more = {"leveled": facts.leveled, "repeated": facts.repeats, "tried": facts.retries}
+    return _fired_with(*(kind for kind, is_there in more.items() if is_there))
+
+
+@cache
+def _fired_with(*kinds: str) -> Shape:
+    return Shape.of("fired", *kinds)
 
 
 @cache

@@ -39,6 +39,7 @@ class FrameFacts:
         frame: Name of this frame on the board.
         repeats: Whether commands may be series, so that the frame has two more columns.
         leveled: Whether there are delay levels, so that the frame has two more columns.
+        retries: Whether what cannot be delivered may come back, so that the frame has more columns.
         stored: Whether far entries wait in a slot store.
         punctual: How entries are handed to a sender; None without one.
     """
@@ -51,6 +52,7 @@ class FrameFacts:
     frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
     repeats: bool = False
+    retries: bool = False
     stored: bool = False
     punctual: Punctual | None = None
 

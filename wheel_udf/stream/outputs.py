@@ -23,9 +23,13 @@ from wheel_udf.stream.status_row import WatchStatus, WheelStatus
 SHAPES: Final[Mapping[str, Any]] = toml_of(__name__, "shapes.toml")
 """The rows that leave, by kind."""
 
-FIRED_COLUMNS, LEVEL_COLUMNS, SERIES_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
-    tuple(SHAPES[kind]["columns"]) for kind in ("fired", "leveled", "repeated", "outcome", "reject")
+FIRED_COLUMNS, LEVEL_COLUMNS, SERIES_COLUMNS, TRIED_COLUMNS, DEAD_COLUMNS, OUTCOME_COLUMNS, REJECT_COLUMNS = (
+    tuple(SHAPES[kind]["columns"])
+    for kind in ("fired", "leveled", "repeated", "tried", "dead", "outcome", "reject")
 )
+RETURNING: Final = "returning"
+"""Column of firings with retries: what else an entry has to come back with (a struct)."""
+
 WATCH_REJECT_COLUMNS = (
     *("error_code", "error_message", "record", "source", "op_id", "group"),
     *("destination", "key", "value", "headers", "rejected_at"),
@@ -39,7 +43,7 @@ def columns_of(kind: str) -> str:
 
 def fired(scheduled: DataFrame) -> DataFrame:
     """The firings of a wheel (:data:`FIRED_COLUMNS`, with delay levels also :data:`LEVEL_COLUMNS`, and
-    if commands may repeat :data:`SERIES_COLUMNS`).
+    if commands may repeat :data:`SERIES_COLUMNS`, with retries :data:`TRIED_COLUMNS`).
 
     Raises:
         ContractError: Not a frame of ``schedule``.
@@ -95,7 +99,8 @@ def status_class(facts: FrameFacts) -> type[WheelStatus | WatchStatus]:
 
 def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
     leveled = LEVEL_COLUMNS if facts.leveled else ()
-    return (*FIRED_COLUMNS, *leveled, *(SERIES_COLUMNS if facts.repeats else ()))
+    tried = TRIED_COLUMNS if facts.retries else ()
+    return (*FIRED_COLUMNS, *leveled, *(SERIES_COLUMNS if facts.repeats else ()), *tried)
 
 
 # --- in a batch that is written -------------------------------------------------------------------
@@ -109,7 +114,24 @@ def leaving(frame: DataFrame, facts: FrameFacts, kind: str = "fired") -> DataFra
     if facts.is_purgatory:
         found = frame.where("kind = 'outcome' AND destination IS NOT NULL")
         return found.select(*OUTCOME_COLUMNS, "source")
-    return frame.where(F.col("kind") == kind).select(*_fired_columns(facts), "source")
+    more = ("source", RETURNING) if facts.retries else ("source",)
+    return frame.where(F.col("kind") == kind).select(*_fired_columns(facts), *more)
+
+
+def dead_letters(frame: DataFrame) -> DataFrame:
+    """The dead letters of a frame of ``schedule`` with retries (:data:`DEAD_COLUMNS`)."""
+    source = F.split("source", "/")
+    is_record = F.col("source").rlike(r"\A[^/]+/[0-9]+/[0-9]+\z")
+    named = {
+        "attempts": F.col("attempt"),
+        "dead_at": F.col("fired_at"),
+        "source_topic": F.when(is_record, source[0]),
+        "source_partition": F.when(is_record, source[1].cast("int")),
+        "source_offset": F.when(is_record, source[2].cast("bigint")),
+    }
+    return frame.where("kind = 'dead'").select(
+        *(named.get(name, F.col(name)).alias(name) for name in DEAD_COLUMNS)
+    )
 
 
 def refused(frame: DataFrame, facts: FrameFacts) -> DataFrame:

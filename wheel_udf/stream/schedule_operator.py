@@ -39,10 +39,12 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.rates import NO_RATES, Rates
+from wheel_udf.policies.retries import NO_RETRIES, Retries
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import LEVEL_COLUMNS, SERIES_COLUMNS
+from wheel_udf.stream.outputs import LEVEL_COLUMNS, RETURNING, SERIES_COLUMNS
 from wheel_udf.stream.sharded_query import (
     DEFAULT_MEMORY_MS,
     HEADERS_TYPE,
@@ -55,7 +57,7 @@ from wheel_udf.stream.sharded_query import (
     shard_column,
     stepped,
 )
-from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, WheelWorker, command_bits
+from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, RETRY_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
 _RARE_COLUMNS = ("delay_level_ms", "level_error_ms", "anchor_ms", "spread_ms", "last_ms", "occurrence")
@@ -72,6 +74,8 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     limit: int | None = None,
     limits: Limits | None = None,
     punctual: Punctual | None = None,
+    retries: Retries = NO_RETRIES,
+    rates: Rates = NO_RATES,
 ) -> DataFrame:
     """Holds commands in a timing wheel and releases each at its due time.
 
@@ -88,6 +92,8 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         limits: How many entries may wait; further ones are rejected. The shards share each limit.
         punctual: Hands entries to a sender ahead of their due time, which gives them to Kafka at the due time. Only
             with the processing clock and with ``deliver``; None: each batch releases what is due.
+        retries: Which destinations are tried again when they cannot take a row; with ``deliver``.
+        rates: How much destinations get; a burst is at least as large as `shards`.
 
     Returns:
         A streaming frame; ``kind`` is ``fired``, ``missed``, ``rejected``, ``status``, or with `punctual` also
@@ -115,7 +121,13 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         of_rejects=("source", "record"),
     )
     facts = _facts(
-        wheel, clock, shards, leveled=leveled, punctual=punctual, repeats="repeat" in parsed.columns
+        wheel,
+        clock,
+        shards,
+        leveled=leveled,
+        punctual=punctual,
+        repeats="repeat" in parsed.columns,
+        retries=bool(retries),
     )
     return _through_the_wheel(
         rows,
@@ -125,6 +137,8 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         memory_ms=memory_ms,
         limit=limit,
         limits=limits,
+        retries=retries,
+        rates=rates,
     )
 
 
@@ -138,6 +152,8 @@ def schedule_stored(
     limit: int | None = None,
     leveled: bool = False,
     punctual: Punctual | None = None,
+    retries: Retries = NO_RETRIES,
+    rates: Rates = NO_RATES,
 ) -> DataFrame:
     """Does what :func:`schedule` does, with the rows of a slot store's near partitions.
 
@@ -151,6 +167,8 @@ def schedule_stored(
         limit: Most rows released in a batch.
         leveled: Whether the commands were parsed with delay levels.
         punctual: Hands entries to a sender.
+        retries: As in :func:`schedule`.
+        rates: Likewise.
 
     Raises:
         ConfigError: A setting is out of range.
@@ -164,7 +182,15 @@ def schedule_stored(
         event_at=F.lit(None).cast("timestamp"),
         of_rejects=("source", "reject"),
     )
-    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual, repeats="repeat" in near.columns)
+    facts = _facts(
+        wheel,
+        clock,
+        shards,
+        leveled=leveled,
+        punctual=punctual,
+        repeats="repeat" in near.columns,
+        retries=bool(retries),
+    )
     return _through_the_wheel(
         rows,
         facts,
@@ -172,6 +198,8 @@ def schedule_stored(
         clock=clock,
         memory_ms=memory_ms,
         limit=limit,
+        retries=retries,
+        rates=rates,
     )
 
 
@@ -193,6 +221,7 @@ def _facts(
     leveled: bool,
     punctual: Punctual | None,
     repeats: bool,
+    retries: bool,
 ) -> FrameFacts:
     return FrameFacts(
         wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
@@ -200,6 +229,7 @@ def _facts(
         clock=clock.kind,
         leveled=leveled,
         repeats=repeats,
+        retries=retries,
         stored=isinstance(clock, StoreClock),
         punctual=punctual,
     )
@@ -214,6 +244,8 @@ def _through_the_wheel(
     memory_ms: int | None,
     limit: int | None,
     limits: Limits | None = None,
+    retries: Retries,
+    rates: Rates,
 ) -> DataFrame:
     """Passes command rows and clock rows, by shard, through the wheel; returns the operator's frame."""
     released = stepped(
@@ -223,13 +255,15 @@ def _through_the_wheel(
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
-        output_type=OUTPUT_TYPE,
+        output_type=f"{OUTPUT_TYPE}, {RETRY_TYPE}" if retries else OUTPUT_TYPE,
         state_columns=STATE_COLUMNS,
         limit=limit,
         stored=facts.stored,
         limits=limits or Limits(),
         punctual=facts.punctual,
         waits_for_clock=isinstance(clock, StoreClock) and clock.leads,
+        retries=retries,
+        rates=rates,
     )
     return _to_output_columns(released, facts)
 
@@ -305,7 +339,7 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         facts.kind_column(),
         "schedule_id",
         F.when(kind != "status", F.col("seq")).alias("seq"),
-        F.when(leaves, F.md5(identity.cast("binary"))).alias("fire_id"),
+        F.when(leaves | (kind == "dead"), F.md5(identity.cast("binary"))).alias("fire_id"),
         "destination",
         "key",
         "value",
@@ -324,4 +358,28 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         F.when(kind == "status", status_json).alias("status"),
         *(F.when(leaves | is_missed, value).alias(name) for name, value in levels_of_row if facts.leveled),
         *(null_if_absent(name).alias(name) for name in SERIES_COLUMNS if facts.repeats),
+        *(_retry_columns(leaves) if facts.retries else ()),
     )
+
+
+def _retry_columns(leaves: Column) -> list[Column]:
+    """What rows have more if entries may come back."""
+    is_row = F.col("kind") != "status"
+    returning = {
+        "amend": F.col("amend"),
+        "first_amend": F.coalesce(F.col(DETAIL).cast("int"), F.lit(0)),
+        **{
+            name: null_if_absent(name)
+            for name in ("deliver_at_ms", "level_error_ms", "max_lateness_ms", "failed_at_ms")
+        },
+        **{name: F.col(name) for name in ("first_error", "last_error", "headers")},
+        "occurrence": null_if_absent("occurrence"),
+    }
+    return [
+        null_if_absent("attempt").alias("attempt"),
+        F.when(is_row, F.col("amend")).alias("amend"),
+        F.timestamp_millis(null_if_absent("failed_at_ms")).alias("failed_at"),
+        *(F.col(name) for name in ("first_error", "last_error", "origin")),
+        F.col("dead_reason").alias("reason"),
+        F.when(leaves, F.struct(*(value.alias(name) for name, value in returning.items()))).alias(RETURNING),
+    ]

@@ -136,6 +136,7 @@ class WheelStatus(ShardStatus):
         handed: Rows of this batch that go to the sender, by destination.
         handed_largest: As :attr:`largest`, of these rows.
         confirmed_now: Entries in flight that have fired, as the sender has confirmed.
+        dead_to: Dead letters of this batch, by their destination.
         beyond_ms: See :class:`wheel_udf.control.board.ShardReport`, like `complete_ms`.
     """
 
@@ -153,6 +154,7 @@ class WheelStatus(ShardStatus):
     handed: Mapping[str, int] = _column("map<string, long>", default_factory=dict)
     handed_largest: Mapping[str, int] = _column("map<string, long>", default_factory=dict)
     confirmed_now: int = _column("long", default=0)
+    dead_to: Mapping[str, int] = _column("map<string, long>", default_factory=dict)
     beyond_ms: int | None = _column("long", default=None)
     complete_ms: int | None = _column("long", default=None)
 

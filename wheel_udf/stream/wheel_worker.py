@@ -21,6 +21,8 @@ from wheel_udf.control.shares import even_share
 from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms, flight_size
 from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
 from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
+from wheel_udf.policies.rates import NO_RATES, Rates, Turnstile
+from wheel_udf.policies.retries import NO_RETRIES, RETURNED_SCHEMA, Retries, come_back, outer_id
 from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
@@ -51,14 +53,24 @@ OUTPUT_TYPE = (
     f"source string, deliver_at_ms long, fired_at_ms long, {DETAIL} string, level_error_ms long, "
     "occurrence long, missed_before long"
 )
+RETRY_TYPE = (
+    "amend int, max_lateness_ms long, attempt long, failed_at_ms long, first_error string, last_error string, "
+    "origin string, dead_reason string"
+)
+"""Further columns if entries may come back: the amend, and what an entry has (``ENTRY_SCHEMA``); ``attempt`` is the
+number of this attempt, from 1. Of a dead letter ``attempt`` is how many have failed, and ``origin`` the destination
+that it was for."""
+
 """A row that leaves. ``deliver_at_ms`` is when the wheel releases it, ``level_error_ms`` as in ``ENTRY_SCHEMA``,
 ``occurrence`` and ``missed_before`` as in :data:`~wheel_udf.wheel.releases.RELEASE_SCHEMA`.
 
-``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), its ``amend`` (null for 0),
+``detail`` by ``kind``: of a fired row, and of a row that goes to the sender (``ahead``), the ``amend`` of its fire id
+(null for 0),
 of a missed row its ``max_lateness_ms``, of a rejected row its reason (the input's ``reject``, JSON), of a status row
 its JSON (:class:`~wheel_udf.stream.status_row.WheelStatus`)."""
 
 _OUTPUT_SCHEMA = schema_of(OUTPUT_TYPE)
+_RETRY_SCHEMA = schema_of(f"{OUTPUT_TYPE}, {RETRY_TYPE}")
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
 _INPUT_SCHEMA = pa.schema(
@@ -104,6 +116,8 @@ class WheelWorker(ShardWorker):
         punctual: How entries are handed to a sender; None without one.
         waits_for_clock: Whether a batch without the clock's instant releases nothing: its rows belong to the instant
             that the next batch brings (:class:`~wheel_udf.control.clocks.StoreClock`).
+        retries: Which destinations are tried again.
+        rates: How much they get.
     """
 
     limit: int | None
@@ -111,6 +125,8 @@ class WheelWorker(ShardWorker):
     limits: Limits = Limits()  # noqa: RUF009  # frozen
     punctual: Punctual | None = None
     waits_for_clock: bool = False
+    retries: Retries = NO_RETRIES
+    rates: Rates = NO_RATES
 
     INPUT: ClassVar[pa.Schema] = _INPUT_SCHEMA
     ABSENT: ClassVar[frozenset[str]] = frozenset(
@@ -136,6 +152,9 @@ class WheelWorker(ShardWorker):
             skipped = _skipped(acted)
         now_ms = self.now_ms(state.clock_ms, rows, group)
         standing_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
+        returned = returned_of_texts(rows.tick.returned)
+        if returned.num_rows:
+            commands = pa.concat_tables([commands, come_back(returned, self.retries, standing_ms)])
         commands, no_series = begin(commands, state, standing_ms, self.memory_ms)
         over = self._hand_over(shard, rows, state)
         policies = Policies(
@@ -143,6 +162,7 @@ class WheelWorker(ShardWorker):
             hold=InFlight(over),
             report=StoreReports() if self.stored else None,
             repeat=Series(self.wheel.tick_ms),
+            gate=self._gate(shard, rows.tick.closed),
         )
         waits = self.waits_for_clock and rows.tick.instant_ms is None
         step = advance(
@@ -170,7 +190,11 @@ class WheelWorker(ShardWorker):
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
         refused = [each for each in (no_series, self._refused(step)) if each is not None]
-        return _output(step, [rows.rejected, *refused], self.posted(status))
+        return self._output(step, [rows.rejected, *refused], self.posted(status))
+
+    def _gate(self, shard: int, closed: Mapping[str, int]) -> Turnstile | None:
+        """Which due entries may leave; None if all may."""
+        return Turnstile(self.rates, shard, self.shards, closed) if self.rates or closed else None
 
     def sample(self, state: ShardState) -> dict[str, Mapping[str, int]]:
         """As :meth:`ShardWorker.sample`."""
@@ -236,6 +260,7 @@ class WheelWorker(ShardWorker):
         from_store = int((commands["act"].to_numpy() > FAR).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
+        dead_to = self.retries.dead_letters_of(step.dead["destination"])
         return WheelStatus(
             **common | {"codes": self._codes(common["codes"], step, no_series)},
             watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
@@ -248,7 +273,40 @@ class WheelWorker(ShardWorker):
             full=self._full(shard, step, state),
             spread_now=step.spread,
             ambiguous_now=step.ambiguous,
+            dead_to=counts_of(dead_to.drop_null()),
         )
+
+    def _output(self, step: Step, rejected: Sequence[pa.Table], status: str) -> pd.DataFrame:
+        schema = _RETRY_SCHEMA if self.retries else _OUTPUT_SCHEMA
+        released = {"fired": step.fired, "ahead": step.handed}
+        dead_to = self.retries.dead_letters_of(step.dead["destination"])
+        lost = step.dead.filter(dead_to.is_null())
+        dead = step.dead.filter(dead_to.is_valid())
+        parts = [
+            *(
+                _rows(schema, kind, rows, fired_at_ms=step.clock_ms, detail=_amend_of(rows),
+                      **(_tried(rows) if self.retries else {}))
+                for kind, rows in released.items()
+                if rows.num_rows
+            ),
+            _rows(schema, "missed", step.missed, fired_at_ms=step.clock_ms,
+                  detail=step.missed["max_lateness_ms"].cast(pa.string())),
+            *(_rows(schema, "rejected", rows, detail=rows["reject"]) for rows in rejected),
+            _rows(schema, "rejected", lost, fired_at_ms=step.clock_ms, detail=_lost_because(lost)),
+            part(schema, "status", 1, {DETAIL: pa.array([status])}),
+        ]  # fmt: skip
+        if dead.num_rows:
+            to = {"destination": dead_to.drop_null(), "origin": dead["destination"]}
+            parts.append(
+                _rows(schema, "dead", dead, fired_at_ms=step.clock_ms, detail=_amend_of(dead),
+                      **{**_tried(dead), "attempt": dead["attempt"], "dead_reason": dead["dead_reason"], **to})
+            )  # fmt: skip
+        return as_frame(parts)
+
+
+def returned_of_texts(texts: Sequence[str]) -> pa.Table:
+    """The entries that come back to a shard, one text each, in one table."""
+    return acts_of_texts(texts, RETURNED_SCHEMA)
 
 
 def _skipped(acted: pa.Table) -> int:
@@ -269,37 +327,46 @@ def _sent(step: Step, state: ShardState, hand_over: HandOver) -> dict[str, Any]:
     }
 
 
-def _output(step: Step, rejected: Sequence[pa.Table], status: str) -> pd.DataFrame:
-    max_lateness_ms = step.missed["max_lateness_ms"].cast(pa.string())
-    released = {"fired": step.fired, "ahead": step.handed}
-    parts = [
-        *(
-            _rows(kind, rows, fired_at_ms=step.clock_ms, detail=_amend_of(rows))
-            for kind, rows in released.items()
-            if rows.num_rows
-        ),
-        _rows("missed", step.missed, fired_at_ms=step.clock_ms, detail=max_lateness_ms),
-        *(_rows("rejected", rows, detail=rows["reject"]) for rows in rejected),
-        part(_OUTPUT_SCHEMA, "status", 1, {DETAIL: pa.array([status])}),
-    ]
-    return as_frame(parts)
-
-
 def _amend_of(entries: pa.Table) -> pa.ChunkedArray | None:
-    amend = entries["amend"]
+    """The amends of the fire ids, which stay when an entry comes back."""
+    amend = pc.coalesce(entries["first_amend"], entries["amend"])
     if not pc.any(pc.not_equal(amend, 0)).as_py():
         return None
     return pc.if_else(pc.equal(amend, 0), pa.scalar(None, pa.string()), amend.cast(pa.string()))
 
 
+def _tried(entries: pa.Table) -> dict[str, Any]:
+    """The columns of ``RETRY_TYPE`` of rows that are tried now."""
+    plain = {name: entries[name] for name in ("amend", "first_error", "last_error")}
+    longs = {name: entries[name].fill_null(NO_LONG) for name in ("max_lateness_ms", "failed_at_ms")}
+    return {**plain, **longs, "attempt": pc.add(entries["attempt"].fill_null(0), 1)}
+
+
+def _lost_because(dead: pa.Table) -> pa.Array:
+    """The reasons of dead letters that have no destination, as those of rejects."""
+    columns = ("attempt", "dead_reason", "last_error", "first_error")
+    found = [
+        {
+            "error_code": "dead_letter",
+            "error_message": f"not delivered in {attempt} attempts, and not tried again: {reason}; "
+            f"last error: {last}; first error: {first}",
+        }
+        for attempt, reason, last, first in zip(*(dead[name].to_pylist() for name in columns), strict=True)
+    ]
+    return pa.array([json.dumps(each) for each in found], pa.string())
+
+
 def _rows(
+    schema: pa.Schema,
     kind: str,
     rows: pa.Table,
     *,
     detail: pa.Array | None,
     fired_at_ms: int = NO_LONG,
+    **more: Any,
 ) -> pa.Table:
     columns = {name: rows[name] for name in _PAYLOAD} | {
+        "schedule_id": outer_id(rows["schedule_id"]),
         "deliver_at_ms": rows["deliver_at_ms"].fill_null(NO_LONG),
         "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows),
         "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
@@ -307,5 +374,5 @@ def _rows(
     if "missed_before" in rows.schema.names:
         columns |= {name: rows[name].fill_null(NO_LONG) for name in ("occurrence", "missed_before")}
     return part(
-        _OUTPUT_SCHEMA, kind, rows.num_rows, columns if detail is None else columns | {DETAIL: detail}
+        schema, kind, rows.num_rows, columns | more if detail is None else columns | more | {DETAIL: detail}
     )

@@ -219,7 +219,7 @@ class ShardWorker(ABC):
         clock never go back.)
         """
         brought = rows.tick.instant_ms is not None and self.clock_kind != "store"
-        needed = brought or rows.rejected.num_rows > 0 or len(rows.tick.acts) > 0
+        needed = brought or rows.rejected.num_rows > 0 or bool(rows.tick.acts) or bool(rows.tick.returned)
         return needed and (state.clock_ms is None or state.clock_ms < clock_ms)
 
     def next_watermarks_ms(self, rows: GroupRows) -> list[int]:

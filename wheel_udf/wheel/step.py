@@ -35,7 +35,7 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,6 +71,7 @@ class Step:
             :attr:`wheel_udf.wheel.policies.Verdict.fullest`).
         handed: Entries handed to the sender of the query ahead of their due time, oldest first.
         confirmed: Number of entries in flight that have fired, as the sender has confirmed.
+        dead: Entries that came back and are not tried again (``ENTRY_SCHEMA``).
     """
 
     state: ShardState
@@ -84,6 +85,7 @@ class Step:
     fullest: Mapping[str, int] = field(default_factory=dict)
     handed: pa.Table = field(default_factory=ENTRY_SCHEMA.empty_table)
     confirmed: int = 0
+    dead: pa.Table = field(default_factory=ENTRY_SCHEMA.empty_table)
 
 
 def advance(
@@ -116,15 +118,14 @@ def advance(
     folded = NOTHING_FOLDED
     if not quiet:
         folded = fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
+    folded, dead = _without_dead(folded)
     buckets = Buckets(state.wheel)
     horizon_ms = hold.horizon_ms(clock_ms)
     latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)
     closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
     flying, again = flight.opened(horizon_ms, latest_ms)
     pending = state.pending + folded.winners.num_rows
-    leaving = release(
-        again, opened, clock_ms, limit, policies, tokens=state.tokens, pending=pending
-    )
+    leaving = release(again, opened, clock_ms, limit, policies, tokens=state.tokens, pending=pending)
     room = None if limit is None else limit - leaving.released
     handed = hold.hand_over(leaving.flown, leaving.waiting, clock_ms, room)
     fired, missed = (_once(rows, policies) for rows in (leaving.fired, leaving.missed))
@@ -135,6 +136,7 @@ def advance(
     counts["fired"] += fired.num_rows + flight.confirmed
     counts["missed"] += missed.num_rows
     counts["ended"] += leaving.ended.num_rows
+    counts["dead"] += dead.num_rows
     for outcome, more in leaving.counts.items():
         counts[outcome] += more
 
@@ -143,6 +145,7 @@ def advance(
         released(fired, FIRED, clock_ms),
         released(missed, ENDED, clock_ms),
         released(leaving.ended, ENDED, clock_ms),
+        released(dead, ENDED, clock_ms),
         released(handed.new, FIRED, handed.new["deliver_at_ms"].to_numpy()),
     ]
     memory = remember(
@@ -170,6 +173,17 @@ def advance(
         fullest=folded.fullest,
         handed=handed.entries,
         confirmed=flight.confirmed,
+        dead=dead,
+    )
+
+
+def _without_dead(folded: Folded) -> tuple[Folded, pa.Table]:
+    """Takes out the new entries that are dead letters."""
+    reasons = folded.winners["dead_reason"]
+    if reasons.null_count == len(reasons):
+        return folded, folded.winners.slice(0, 0)
+    return replace(folded, winners=folded.winners.filter(reasons.is_null())), folded.winners.filter(
+        reasons.is_valid()
     )
 
 

@@ -68,6 +68,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, before_in_run, is_last, repeats
+from wheel_udf.common.outcomes import RETRIED
 from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
@@ -75,6 +76,7 @@ from wheel_udf.shard.rows import (
     ENTRY_SCHEMA,
     FAR,
     MEMORY_SCHEMA,
+    RETRY,
     SCHEDULE,
     Int64s,
     asked_ms,
@@ -166,6 +168,7 @@ def fold(
         commands, far = report.count_ended(commands, counts)
     ended_elsewhere = counts["cancelled"]
     commands = commands.combine_chunks()
+    counts[RETRIED] += int((commands["act"].to_numpy() == RETRY).sum())
     ids = pc.dictionary_encode(commands["schedule_id"]).combine_chunks()
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.chunk(0)

@@ -23,7 +23,9 @@ class Shard:
         self.state, self.gate = ShardState.empty(WHEEL), gate
         self.seq = 0
 
-    def batch(self, now_ms: int, *due: tuple[str, int], to: str = "crm", limit: int | None = None) -> list[str]:
+    def batch(
+        self, now_ms: int, *due: tuple[str, int], to: str = "crm", limit: int | None = None
+    ) -> list[str]:
         """A batch with new entries (id, due time); returns the ids that it delivers."""
         rows = [
             {
@@ -41,7 +43,8 @@ class Shard:
 
     def cancel(self, now_ms: int, *names: str) -> None:
         rows = [
-            {"schedule_id": name, "seq": 1, "amend": 0, "op": 1, "seq_given": True, "act": 0} for name in names
+            {"schedule_id": name, "seq": 1, "amend": 0, "op": 1, "seq_given": True, "act": 0}
+            for name in names
         ]
         commands = pa.Table.from_pylist(rows, schema=COMMAND_SCHEMA)
         step = advance(self.state, commands, now_ms, memory_ms=0, policies=Policies(gate=self.gate))
@@ -77,7 +80,9 @@ def test_a_bucket_that_has_rested_is_full_again_and_is_not_stored() -> None:
 def test_other_destinations_are_not_held_up() -> None:
     shard = shard_with(10, 1)
     shard.batch(0, *((f"a{n}", 0) for n in range(100)))
-    assert shard.batch(5, *((f"b{n}", 5) for n in range(100)), to="other") == sorted(f"b{n}" for n in range(100))
+    assert shard.batch(5, *((f"b{n}", 5) for n in range(100)), to="other") == sorted(
+        f"b{n}" for n in range(100)
+    )
 
 
 def test_what_was_due_first_leaves_first_even_if_it_was_held_back_later() -> None:
@@ -160,4 +165,7 @@ def test_never_above_rate_times_time_plus_burst_and_nothing_starves(
             span_s = (left[last][0] - left[first][0]) / 1000
             assert last - first + 1 <= per_s * span_s + burst + 1e-6
     if wanted:
-        assert now <= arrivals[0][0] + sum(step for step, _ in arrivals) + 1000 * wanted / per_s + wanted * 40 + 1000
+        assert (
+            now
+            <= arrivals[0][0] + sum(step for step, _ in arrivals) + 1000 * wanted / per_s + wanted * 40 + 1000
+        )
