@@ -12,6 +12,8 @@ this.) A value is a small file that is replaced as a whole; each topic is writte
     stores    TOKEN          StoreProgress: what a keeper has handed over     the keeper of a slot store
     acts      QUERY/NUMBER   ActRows: the rows of an act, by shard            the courier of acts
     senders   FRAME          Sending: the state of a sender                   the sender
+    returned  QUERY/NUMBER   ActRows: entries that come back, by shard        the delivery
+    breakers  QUERY          Resting: the destinations that rest              the delivery
 
 A missing or damaged value counts as unknown: losing the board costs a tick and nothing else. Acts are copies of files
 of the checkpoint, which are posted again at each start. So the folder need not outlive the driver: each driver has its
@@ -123,6 +125,13 @@ class ActRows:
 
 
 @dataclass(frozen=True)
+class Resting:
+    """The destinations that rest because they fail, each with the instant from which on it may be tried."""
+
+    until_ms: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Link:
     """The query that a run of the clock source, or a frame, belongs to."""
 
@@ -140,6 +149,8 @@ FRAMES: Final = Topic("frames", Link)
 BOUNDED: Final = Topic("bounded", Mark)
 STORES: Final = Topic("stores", StoreProgress)
 ACTS: Final = Topic("acts", ActRows)
+RETURNED: Final = Topic("returned", ActRows)
+BREAKERS: Final = Topic("breakers", Resting)
 SENDERS: Final = Topic("senders", Sending)
 
 

@@ -167,6 +167,7 @@ def clock_options(
     *,
     has_sender: bool = False,
     limit: int | None = None,
+    returns: bool = False,
 ) -> dict[str, str]:
     """The options of the clock source.
 
@@ -177,6 +178,7 @@ def clock_options(
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news go to the shards.
         limit: Most rows of a batch over all shards; None for no limit.
+        returns: Whether entries that cannot be delivered come back.
     """
     settings = {
         "shards": shards,
@@ -184,6 +186,7 @@ def clock_options(
         "frame": frame,
         "has_sender": has_sender,
         "limit": limit,
+        "returns": returns,
     }
     return {"settings": json.dumps({"clock": asdict(clock) | {"kind": clock.kind}, **settings})}
 

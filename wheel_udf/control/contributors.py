@@ -6,6 +6,8 @@ journals, and a field to the ticks made of it; so a replay sees the same.
     Acts      cancels, moves, reroutes of pending entries: their number in the offset, the rows of new ones in the ticks
     Sender    the news of the query's sender, and whether it is a reason for a batch
     Shares    the shards' parts of the most rows of a batch
+    Returns   entries that could not be delivered: their number in the offset, the rows in the ticks; and the
+              destinations that rest
 
 Imports the standard library only: it runs in the planning process of the clock source.
 """
@@ -17,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wheel_udf.control.board import ACTS, SENDERS, Sending, ShardBoard
+from wheel_udf.control.board import ACTS, BREAKERS, RETURNED, SENDERS, Sending, ShardBoard
 from wheel_udf.control.pace import Offset, Reports
 from wheel_udf.control.reports import query_of, sender_calls
 from wheel_udf.control.shares import shares_of
@@ -107,6 +109,56 @@ class Sender(Contributor):
         """As :meth:`Contributor.fields`."""
         news = end.get("sender")
         return [{"sender": SenderNews.from_json(news) if news else None}] * shards
+
+
+@dataclass
+class Returns(Contributor):
+    """The entries that come back because they could not be delivered, and the destinations that rest. An entry that
+    comes back is a reason for a batch; it moves a simulated clock no further.
+
+    Attributes:
+        board: Where the delivery posts them.
+        run: The run of the clock source.
+        frame: The operator's frame.
+    """
+
+    board: ShardBoard
+    run: str
+    frame: str
+
+    def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:  # noqa: ARG002  # of the protocol
+        """As :meth:`Contributor.added`: the number of posted files, the query, and what rests."""
+        query = start.get("query") or query_of(self.board, self.run, self.frame)
+        if query is None:
+            return offer
+        posted = start.get("returned", 0)
+        while self.board.has(RETURNED, f"{query}/{posted}"):
+            posted += 1
+        if posted:
+            offer = {**offer, "query": query, "returned": posted}
+        if offer == start:
+            return offer
+        resting = self.board.get(BREAKERS, query)
+        others = {name: value for name, value in offer.items() if name != "closed"}
+        return {**others, "closed": resting.until_ms} if resting and resting.until_ms else others
+
+    def fields(self, start: Offset, end: Offset, shards: int) -> Sequence[Fields]:
+        """As :meth:`Contributor.fields`.
+
+        Raises:
+            FileNotFoundError: What comes back is not on the board.
+        """
+        found: list[list[str]] = [[] for _ in range(shards)]
+        for number in range(start.get("returned", 0), end.get("returned", 0)):
+            rows = self.board.get(RETURNED, f"{end['query']}/{number}")
+            if rows is None:
+                raise FileNotFoundError(
+                    f"what comes back ({number} of query {end['query']}) is not on the board"
+                )
+            for shard, text in rows.by_shard.items():
+                found[int(shard)].append(text)
+        closed = end.get("closed", {})
+        return [{"returned": tuple(rows), "closed": closed} for rows in found]
 
 
 @dataclass

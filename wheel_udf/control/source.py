@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from wheel_udf.control import wall
 from wheel_udf.control.board import BOUNDED, ShardBoard
 from wheel_udf.control.clocks import Clock, StoreClock, clock_of
-from wheel_udf.control.contributors import Acts, Contributor, Sender, Shares
+from wheel_udf.control.contributors import Acts, Contributor, Returns, Sender, Shares
 from wheel_udf.control.pace import COUNTER, ClockPace, Offset, StorePace
 from wheel_udf.control.reports import forget_run, reports_of
 from wheel_udf.control.tick import Tick
@@ -88,6 +88,7 @@ class ClockReader(StreamReader):
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender.
         limit: Most rows of a batch; None for no limit.
+        returns: Whether entries that cannot be delivered come back.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ClockReader(StreamReader):
         *,
         has_sender: bool = False,
         limit: int | None = None,
+        returns: bool = False,
     ) -> None:
         self.shards, self.board, self.frame = shards, board, frame
         self.run = uuid.uuid4().hex
@@ -112,6 +114,8 @@ class ClockReader(StreamReader):
             self.contributors.append(Acts(board, self.run, frame))
         if has_sender:
             self.contributors.append(Sender(board, frame))
+        if returns:
+            self.contributors.append(Returns(board, self.run, frame))
         if limit is not None:
             self.contributors.append(Shares(limit, shards))
 

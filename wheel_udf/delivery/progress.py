@@ -31,6 +31,8 @@ def progress_line(report: BatchReport) -> str:
         "rejected": report.rejected,
         "missed": report.missed,
         "undeliverable": report.undeliverable,
+        "come back": report.returned,
+        "dead letters": report.dead,
         "ids over several partitions": report.spread,
         "ambiguous, give seq": report.ambiguous,
         "refused over the limits": report.refused,
@@ -40,6 +42,8 @@ def progress_line(report: BatchReport) -> str:
     parts += [f"{noun} {count:,}" for noun, count in unusual.items() if count]
     if report.backlog and (report.fired or report.missed):
         parts.append("backlog over the limit")
+    if resting := sorted(name for name, state in report.breakers.items() if state != "closed"):
+        parts.append(f"resting {', '.join(resting)}")
     if report.levels:
         parts.append("levels " + " ".join(f"{name} {count:,}" for name, count in report.levels.items()))
     if report.full:

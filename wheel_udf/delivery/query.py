@@ -6,7 +6,8 @@ Each micro-batch, in this order::
     cache the frame            the operator runs once, however many sinks read its rows
     collect the status rows    a few rows: counts, next due times, lateness, rows by destination
     hand over                  with punctual delivery: the rows for the sender (wheel_udf.punctual.delivery)
-    write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id)
+    write the sinks            fired rows by destination, rejects last; each table idempotent by (app id, batch id);
+                               what comes back to the wheel is kept before the rejects; dead letters last of all
     post the hint              the next due time, for the clock's source
     report                     one BatchReport to the caller; an error of the caller's function is logged
 
@@ -36,13 +37,14 @@ from wheel_udf.control.reports import post_reports
 from wheel_udf.control.source import is_clock_offset
 from wheel_udf.delivery.act_courier import ActCourier
 from wheel_udf.delivery.report import BatchReport, report_of, total_of
+from wheel_udf.delivery.returns import ReturnedRows
 from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.sinks.batch_writer import write_batch
-from wheel_udf.sinks.destinations import Destinations, LeftOut, Sink, require_apart, shape_of
+from wheel_udf.sinks.destinations import DEAD, Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
-from wheel_udf.stream.outputs import leaving, refused, status_class
+from wheel_udf.stream.outputs import dead_letters, leaving, refused, status_class
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 _log = logging.getLogger(__name__)
@@ -105,6 +107,10 @@ def deliver(
         courier = None if facts.stored else ActCourier(checkpoint, board, facts.frame)
         if courier is not None:
             courier.prepare()
+        returns = None
+        if facts.retries:
+            returns = ReturnedRows(checkpoint, board, facts.frame, facts.shards, facts.retries)
+            returns.prepare()
         if facts.punctual is not None:
             punctual = PunctualDelivery(facts, destinations, checkpoint, board, trigger, lease.check)
             opened.callback(punctual.close)
@@ -119,6 +125,7 @@ def deliver(
             facts=facts,
             on_batch=on_batch,
             punctual=punctual,
+            returns=returns,
             require_lease=lease.check,
         )
         writer = (
@@ -160,6 +167,7 @@ class _Delivery:
     on_batch: Callable[[BatchReport], None] | None
     require_lease: Callable[[], None]
     punctual: PunctualDelivery | None = None
+    returns: ReturnedRows | None = None
     shards: dict[int, ShardStatus] = field(default_factory=dict)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
@@ -170,7 +178,12 @@ class _Delivery:
             statuses = _statuses(frame, self.facts)
             self.require_lease()  # the rows were made meanwhile, which is most of the time of a batch
             not_sent = [] if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
+            if self.returns is not None and statuses:
+                self.returns.clock_ms = max(row.clock_ms for row in statuses)
+                self.returns.query_id = statuses[0].query_id
+                self.returns.returned = 0
             undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
+            undeliverable += self._write_dead_letters(frame, statuses, batch_id)
         finally:
             frame.unpersist()
         self.shards |= {row.shard: self._with_sample(row) for row in statuses}
@@ -185,6 +198,8 @@ class _Delivery:
                 held_input=held_input,
                 facts=self.facts,
                 sent=None if self.punctual is None else self.punctual.sender.drain_lateness(),
+                returned=0 if self.returns is None else self.returns.returned,
+                breakers={} if self.returns is None else self.returns.breakers.states(self.returns.clock_ms),
             )
             try:
                 self.on_batch(report)
@@ -214,6 +229,24 @@ class _Delivery:
             batch_id=batch_id,
             shape=shape_of(self.facts),
             not_sent=not_sent,
+            returns=self.returns,
+            require_lease=self.require_lease,
+        )
+
+    def _write_dead_letters(self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int) -> int:
+        rows_to, _ = leaving_to(statuses, "dead_to", "")
+        if not rows_to:
+            return 0
+        return write_batch(
+            dead_letters(frame),
+            refused(frame, self.facts).limit(0),
+            rows_to=rows_to,
+            rejected=0,
+            destinations=self.destinations,
+            rejects=self.rejects,
+            app_id=f"{self.identity.app_id}-dead",
+            batch_id=batch_id,
+            shape=DEAD,
             require_lease=self.require_lease,
         )
 

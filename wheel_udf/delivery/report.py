@@ -93,6 +93,9 @@ class BatchReport:
         in_flight: Pending entries that were handed to the sender; None without punctual delivery. `fired` then counts
             confirmed entries, up to `ahead` after they were sent, and `lateness` those sent since the last report.
         handed: Rows that this batch gave to the sender.
+        returned: Fired rows that come back to the wheel, because they could not be delivered.
+        dead: Dead letters of this batch.
+        breakers: The state (``closed``, ``open``, ``half-open``) of each breaker that has seen a failure.
     """
 
     batch_id: int
@@ -126,6 +129,9 @@ class BatchReport:
     store: Stored | None = None
     in_flight: int | None = None
     handed: int = 0
+    returned: int = 0
+    dead: int = 0
+    breakers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def in_data_time(self) -> bool:
@@ -167,6 +173,8 @@ def report_of(
     held_input: bool,
     facts: FrameFacts,
     sent: LatenessHistogram | None = None,
+    returned: int = 0,
+    breakers: Mapping[str, str] | None = None,
 ) -> BatchReport:
     """Makes the report of a batch.
 
@@ -178,6 +186,8 @@ def report_of(
         held_input: Whether the batch read commands.
         facts: The facts about the frame that is delivered.
         sent: With punctual delivery, the lateness of what the sender has sent since the last report.
+        returned: Fired rows that come back, because they could not be delivered.
+        breakers: The state of each breaker that has seen a failure.
     """
     next_due_ms = min((row.next_due_ms for row in shards if row.next_due_ms is not None), default=None)
     clock_ms = max((row.clock_ms for row in shards), default=None)
@@ -216,6 +226,9 @@ def report_of(
         by_destination=_added(row.by_destination or {} for row in shards),
         in_flight=None if facts.punctual is None else total_of(shards, "in_flight"),
         handed=sum(sum(getattr(row, "handed", {}).values()) for row in statuses),
+        returned=returned,
+        breakers=breakers or {},
+        dead=sum(sum(getattr(row, "dead_to", {}).values()) for row in statuses),
     )
 
 

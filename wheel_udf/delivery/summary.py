@@ -12,8 +12,8 @@ for.
       identities  every command accounted for: yes; cancelled = applied: yes
 
 With series there is a line ``occurrences  12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of
-series that have ended. In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated
-clock, whose batches span any amount of the data's time, the line about lateness reads::
+series that have ended; with retries, how many entries came back, and dead letters. In the tiered mode
+``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span any amount of the data's time, the line about lateness reads::
 
       released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
 
@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from wheel_udf.common.instants import instant_text
+from wheel_udf.common.outcomes import RETRIED
 from wheel_udf.delivery.progress import span_text
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.wheel.lateness import LatenessHistogram
@@ -150,6 +151,10 @@ class Summary:
             lines.append(_account(title, waiting | counted))
         if more := self._count("generations"):
             lines.append(f"  {more:,} of these outcomes are of a further generation of a join or heartbeat")
+        if back := self._count(RETRIED):
+            lines.append(
+                f"  {back:,} of the schedules are entries that came back, because they could not be delivered"
+            )
         if any(report.occurrences.values()):
             lines.append(_account("occurrences", report.occurrences))
         return lines
@@ -160,7 +165,7 @@ class Summary:
 
 def _accounted(report: BatchReport) -> int:
     ended = sum(report.counts.get(key, 0) for outcomes in report.accounts.values() for key in outcomes)
-    return report.pending + ended - report.counts.get("generations", 0)
+    return report.pending + ended - report.counts.get("generations", 0) - report.counts.get(RETRIED, 0)
 
 
 def _account(title: str, outcomes: Mapping[str, int]) -> str:
@@ -170,5 +175,5 @@ def _account(title: str, outcomes: Mapping[str, int]) -> str:
     return f"  {title:<10}  {total:,} = {terms}"
 
 
-_NAMED_IF_ANY = ("ended",)
+_NAMED_IF_ANY = ("ended", "dead")
 _CLOSES = {True: "yes", False: "NO"}

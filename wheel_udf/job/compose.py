@@ -25,6 +25,7 @@ from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, Simulat
 from wheel_udf.delivery.query import deliver
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
+from wheel_udf.job.models.service import ServedConfig, rates_of, retries_of
 from wheel_udf.job.models.sink import (
     AnySink,
     DeltaSinkConfig,
@@ -60,6 +61,8 @@ from wheel_udf.tiered.start import Outlet, start_tiered
 
 SUCCESS = 0
 
+_SERVICE: Final = frozenset(ServedConfig.model_fields)
+"""Settings of a destination that are not those of its sink."""
 
 _CLOCKS: Final[Mapping[str, Callable[..., Clock]]] = {
     clock.kind: clock for clock in (EventClock, ProcessingClock, SimulatedClock)
@@ -124,6 +127,8 @@ def _wheel_settings(config: SchedulerConfig, until_ms: int | None) -> dict[str, 
         "limit": config.limits.fired_per_batch,
         "limits": Limits(**config.limits.bounds, soft=config.limits.soft),
         "punctual": punctual_of(config),
+        "retries": retries_of(config.destinations, config.dead_letters),
+        "rates": rates_of(config.destinations, config.wheel.shards),
     }
 
 
@@ -223,9 +228,13 @@ def sink_of(sink: AnySink) -> Sink:
         case FileSinkConfig():
             return FileSink(path=sink.path, format=sink.sink)
         case HttpSinkConfig():
-            return HttpSink(**sink.model_dump(exclude={"sink"}))
+            given = sink.model_dump(exclude={"sink", *_SERVICE})
+            back: dict[str, Any] = {"waits": False, "cooldown_ms": 0} if sink.comes_back else {}
+            return HttpSink(**given | back, retries=sink.retries.in_batch)
         case JdbcSinkConfig():
-            return JdbcSink(**sink.model_dump(exclude={"sink", "schema_"}), schema=sink.schema_)
+            given = sink.model_dump(exclude={"sink", "schema_", *_SERVICE})
+            back = {"when_down": "undeliverable"} if sink.comes_back else {}
+            return JdbcSink(**given | back, schema=sink.schema_)
         case OwnSinkConfig():
             return make_own_sink(sink.sink, sink.options)
 

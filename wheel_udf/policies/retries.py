@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,8 @@ RETURNED_SCHEMA = pa.schema(
     ]
 )
 """An entry that could not be delivered. ``deliver_at_ms`` is when it was to be released, ``error`` why it was not
-delivered, ``retry_after_ms`` how long the receiver asks to wait (null: it does not), ``is_final`` whether no attempt can
-succeed, ``is_tried`` whether this was one. An occurrence of a series has its ``occurrence`` and no ``repeat``."""
+delivered, ``retry_after_ms`` how long the receiver asks to wait (null: it does not), ``is_final`` whether no attempt
+can succeed, ``is_tried`` whether this was one. An occurrence of a series has its ``occurrence`` and no ``repeat``."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Retry:
         attempts: The most attempts, the first included.
         max_age_ms: No attempt is later than this after the time of release; None for no bound.
         dead_letters: The destination of what is not tried again; None: it goes to the rejects.
+        breaker_failures: After how many failed attempts in a row the destination rests; 0: never.
+        breaker_cooldown_ms: How long.
 
     Raises:
         ConfigErrors: Settings are out of range.
@@ -82,6 +84,8 @@ class Retry:
     attempts: int = 10
     max_age_ms: int | None = None
     dead_letters: str | None = None
+    breaker_failures: int = 5
+    breaker_cooldown_ms: int = 30_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "waits_ms", tuple(self.waits_ms))
@@ -93,6 +97,13 @@ class Retry:
             ("factor", self.factor, 1 <= self.factor <= 100, "1 to 100"),
             ("attempts", self.attempts, 1 <= self.attempts <= MOST_ATTEMPTS, f"1 to {MOST_ATTEMPTS}"),
             ("max_age", self.max_age_ms, self.max_age_ms is None or self.max_age_ms >= 0, "0 or more"),
+            ("breaker.failures", self.breaker_failures, self.breaker_failures >= 0, "0 or more"),
+            (
+                "breaker.cooldown",
+                self.breaker_cooldown_ms,
+                1 <= self.breaker_cooldown_ms <= LONGEST_WAIT_MS,
+                "1 ms to 366 days",
+            ),
             (
                 "waits",
                 self.waits_ms,
@@ -153,6 +164,13 @@ class Retries:
     def of(self, name: str | None) -> Retry | None:
         """How a destination is tried again; None if it is not."""
         return None if name is None else self.by_pattern.get(self._allowed.first(name) or "")
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> Retries:
+        """The inverse of ``dataclasses.asdict``, also through JSON."""
+        return Retries(
+            {name: Retry(**each) for name, each in found["by_pattern"].items()}, tuple(found["among"])
+        )
 
     def dead_letters_of(self, names: pa.ChunkedArray) -> pa.Array:
         """Where the dead letters of some destinations go; null: to the rejects."""

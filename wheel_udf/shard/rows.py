@@ -56,10 +56,10 @@ attempt; each is null if there is none. ``delay_level_ms`` says to what it was r
 ``failed_at_ms`` when that was, and ``first_error`` and ``last_error`` are the reasons; null if there was none.
 ``dead_reason`` is why there is no further attempt: such an entry becomes a dead letter with the batch that brings it.
 
-Five columns, from ``repeat`` to ``occurrence``, are those of a series, null of other entries. The requested time of a series is the nominal time
-of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`), ``anchor_ms`` the instant from
-which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence is released, ``last_ms`` the
-nominal time of the last occurrence, and ``occurrence`` how many there have been."""
+Five columns, from ``repeat`` to ``occurrence``, are those of a series, null of other entries. The requested time of a
+series is the nominal time of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`),
+``anchor_ms`` the instant from which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence
+is released, ``last_ms`` the nominal time of the last occurrence, and ``occurrence`` how many there have been."""
 
 SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 """The columns of ``ENTRY_SCHEMA`` that belong to a series."""

@@ -15,17 +15,21 @@ Rejects in a table make this consistent: if it has the batch, all of the batch w
 nothing. Rejects in a topic do not: a row whose destination has become writable meanwhile (or the other way round) is
 sent both ways. A batch without rejects has no such mark, and needs none.
 
+Of destinations that are tried again (`returns`), rows that could not be delivered come back to the wheel, and a write
+that fails as a whole does not fail the batch, unless it is to tables, which are exactly once.
+
 A bad destination does not fail the batch: a name that no pattern matches, a missing table or topic, a table with other
 columns. Nor does a bad row, where the sink can name it (:mod:`wheel_udf.sinks.kafka_sink`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -33,12 +37,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from wheel_udf.common.errors import LeaseError, SinkError
 from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
+    DEAD,
     FIRED,
     ISO_STYLE,
     OUTCOME,
     Destinations,
     JointSink,
     LeftOut,
+    Refusal,
     Shape,
     Sink,
     with_source,
@@ -51,8 +57,11 @@ ROWS_PER_FILE: Final = 500_000
 WRITES_AT_ONCE: Final = 4
 """How many tables of a batch are written at the same time; a commit mostly waits for the driver's bookkeeping."""
 
+_log = logging.getLogger(__name__)
+
 _PAYLOAD: Final = ("key", "value", "headers")
 _NAMES_SHOWN: Final = 5
+_INSTANT_OF: Final = {OUTCOME: "decided_at", DEAD: "dead_at"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,30 @@ class _Batch:
     app_id: str
     batch_id: int
     require_lease: Callable[[], None]
+
+
+class Returns(Protocol):
+    """What takes the rows that come back to the wheel (:mod:`wheel_udf.delivery.returns`)."""
+
+    def takes(self, destination: str) -> bool:
+        """Whether rows of this destination come back."""
+
+    def keep(
+        self, left_out: Sequence[LeftOut], rows_to: Mapping[str, int], batch_id: int
+    ) -> tuple[list[LeftOut], int]:
+        """Keeps the rows of a batch that come back.
+
+        Args:
+            left_out: What was not written; each has rows.
+            rows_to: The rows of the batch, by destination.
+            batch_id: The batch.
+
+        Returns:
+            What does not come back, and the number of its rows.
+        """
+
+    def keep_again(self, batch_id: int) -> None:
+        """The batch is complete, and what it has kept stays."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +125,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     largest_to: Mapping[str, int] | None = None,
     shape: Shape = FIRED,
     not_sent: Sequence[LeftOut] = (),
+    returns: Returns | None = None,
     require_lease: Callable[[], None] = lambda: None,
 ) -> int:
     """Writes one micro-batch in the three steps above. A repetition of the batch changes no table.
@@ -108,10 +142,12 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         largest_to: As in :meth:`~wheel_udf.sinks.destinations.JointSink.write_all`.
         shape: The shape of the fired rows.
         not_sent: Rows that were to be handed to the sender of the query and cannot be sent, without `reasons`.
+        returns: Takes the rows that come back to the wheel; None if none do.
         require_lease: Called before each write.
 
     Returns:
-        The number of undeliverable rows (in a repetition of a complete batch: only those of unusable destinations).
+        The number of undeliverable rows, without those that come back (in a repetition of a complete batch: only those
+        of unusable destinations).
 
     Raises:
         SinkError: Destinations failed, or the rejects cannot be written. The batch can be repeated.
@@ -124,23 +160,33 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     spark = fired_rows.sparkSession
     sinks = {name: destinations.resolve(name) for name in waiting}
     checked = {name: _refusal(spark, sink, name, batch) for name, sink in sinks.items()}
-    reasons = {name: reason for name, reason in checked.items() if reason is not None}
-    refused = 0
+    reasons: dict[str, str | Refusal] = {name: why for name, why in checked.items() if why is not None}
     series = rejects_app_id(app_id)
-    if not rejects.holds(spark, None, app_id=series, batch_id=batch_id):
-        fired = with_source(fired_rows)
-        usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
-        tasks = _tasks(fired, usable, waiting, largest_to, batch)
-        left_out = [*_run_all(spark, tasks, batch), *not_sent]
-        reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
-        refused = sum(left.row_count for left in left_out)
-        if reasons or refused or rejected:
-            rows = reject_rows.select(*REJECT_COLUMNS)
-            for left in (LeftOut.whole(fired, reasons, waiting), *left_out):
-                if left.rows is not None:
-                    rows = rows.unionByName(_undeliverable(left.rows, shape))
-            _write_rejects(rows, rejects, series, batch)
-    return refused + sum(waiting[name] for name in reasons)
+    if rejects.holds(spark, None, app_id=series, batch_id=batch_id):
+        if returns is not None:
+            returns.keep_again(batch_id)
+        return sum(waiting[name] for name in reasons)
+    fired = with_source(fired_rows)
+    usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
+    may_fail = returns.takes if returns is not None else _takes_none
+    tasks = _tasks(fired, usable, waiting, largest_to, batch, may_fail)
+    left_out = [*_run_all(spark, tasks, batch), *not_sent]
+    reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
+    left_out = [left for left in (LeftOut.whole(fired, reasons, waiting), *left_out) if left.rows is not None]
+    refused = sum(left.row_count for left in left_out)
+    if returns is not None:
+        left_out, refused = returns.keep(left_out, waiting, batch_id)
+    if refused or rejected:
+        rows = reject_rows.select(*REJECT_COLUMNS)
+        for left in left_out:
+            assert left.rows is not None
+            rows = rows.unionByName(_undeliverable(left.rows, shape))
+        _write_rejects(rows, rejects, series, batch)
+    return refused
+
+
+def _takes_none(_name: str) -> bool:
+    return False
 
 
 def _refusal(spark: SparkSession, sink: Sink | None, name: str, batch: _Batch) -> str | None:
@@ -161,6 +207,7 @@ def _tasks(
     waiting: Mapping[str, int],
     largest_to: Mapping[str, int] | None,
     batch: _Batch,
+    may_fail: Callable[[str], bool],
 ) -> list[_Task]:
     """A task for each table, then one for each joint sink."""
     tasks: list[_Task] = []
@@ -174,8 +221,22 @@ def _tasks(
         tasks.append(_Task([name], partial(_write_table, sink, rows, name, batch)))
     for joint_sink, rows_to in joint.items():
         run = partial(joint_sink.write_all, fired, rows_to, largest_to=largest_to, shape=batch.shape)
+        if all(map(may_fail, rows_to)):
+            run = partial(_or_left_out, run, rows_to)
         tasks.append(_Task(list(rows_to), run, is_joint=True))
     return tasks
+
+
+def _or_left_out(run: Callable[[], LeftOut], names: Iterable[str]) -> LeftOut:
+    """Runs a write whose destinations are tried again: if it fails as a whole, all its rows are left out."""
+    try:
+        return run()
+    except LeaseError:
+        raise
+    except Exception as fault:  # noqa: BLE001  # of the sink, of any class
+        reason = _in_short(fault)
+        _log.warning("not written, and tried again: %s: %s", _named(sorted(names)), reason)
+        return LeftOut(dict.fromkeys(names, Refusal(reason, is_final=False)))
 
 
 def _in_order(frame: DataFrame, rows: int, shape: Shape) -> DataFrame:
@@ -246,7 +307,7 @@ def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
         # Without the payload, which has columns of its own.
         "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), ISO_STYLE),
         # The row's own instant, so that a repetition writes the same.
-        "rejected_at": F.col("decided_at" if shape == OUTCOME else "fired_at"),
+        "rejected_at": F.col(_INSTANT_OF.get(shape, "fired_at")),
     }
     if shape == OUTCOME:
         named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}

@@ -169,37 +169,74 @@ class WithoutRecord:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a row was not written, and whether another attempt may succeed.
+
+    Attributes:
+        reason: As a clause.
+        is_final: Whether no later attempt can succeed.
+        is_tried: Whether this was an attempt: the receiver has seen the row, or may have.
+        retry_after_ms: How long the receiver asks to wait; None: it does not.
+    """
+
+    reason: str
+    is_final: bool = True
+    is_tried: bool = True
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class LeftOut:
     """The rows that a write to many destinations has left out, and why.
 
     Attributes:
-        reasons: Destinations without any written row, each with its reason as a clause.
-        rows: Single rows of other destinations, with their columns and ``error_message``; None if there are none.
+        reasons: Destinations without any written row, each with its reason as a clause. One as a text is final.
+        rows: Single rows of other destinations, with their columns, ``error_message`` and the other fields of
+            :class:`Refusal` (all may be missing); None if there are none.
         row_count: Number of rows in `rows`.
     """
 
-    reasons: Mapping[str, str]
+    reasons: Mapping[str, str | Refusal]
     rows: DataFrame | None = None
     row_count: int = 0
 
     @classmethod
-    def of(cls, reasons: Mapping[str, str], frame: DataFrame, refused: Mapping[str, str]) -> Self:
+    def of(
+        cls,
+        reasons: Mapping[str, str | Refusal],
+        frame: DataFrame,
+        refused: Mapping[str, str] | Mapping[str, Refusal],
+    ) -> Self:
         """The result of a write that has found its refused rows by their fire ids, each with its reason."""
         return cls(reasons, _explained(frame, "fire_id", refused), len(refused))
 
     @classmethod
-    def whole(cls, frame: DataFrame, reasons: Mapping[str, str], rows_to: Mapping[str, int]) -> Self:
+    def whole(
+        cls, frame: DataFrame, reasons: Mapping[str, str | Refusal], rows_to: Mapping[str, int]
+    ) -> Self:
         """All rows of some destinations, each with the reason of its destination."""
         return cls({}, _explained(frame, "destination", reasons), sum(rows_to[name] for name in reasons))
 
 
-def _explained(frame: DataFrame, key: str, reasons: Mapping[str, str]) -> DataFrame | None:
-    """The rows with one of these keys, each with its reason, secrets hidden, as ``error_message``; None for none."""
+FATE: Final = "error_message string, is_final boolean, is_tried boolean, retry_after_ms long"
+"""The columns of a row that was left out, as DDL: those of :class:`Refusal`, secrets hidden."""
+
+
+def _explained(
+    frame: DataFrame,
+    key: str,
+    reasons: Mapping[str, str] | Mapping[str, Refusal] | Mapping[str, str | Refusal],
+) -> DataFrame | None:
+    """The rows with one of these keys, each with its reason (:data:`FATE`); None for none."""
     if not reasons:
         return None
     # A join and not an expression: Spark's planner is slow with thousands of branches, and users choose the number.
-    lines = [(value, hide(reason)) for value, reason in reasons.items()]
-    why = frame.sparkSession.createDataFrame(lines, f"{key} string, error_message string")
+    found = {value: why if isinstance(why, Refusal) else Refusal(why) for value, why in reasons.items()}
+    lines = [
+        (value, hide(why.reason), why.is_final, why.is_tried, why.retry_after_ms)
+        for value, why in found.items()
+    ]
+    why = frame.sparkSession.createDataFrame(lines, f"{key} string, {FATE}")
     return frame.join(F.broadcast(why), key)
 
 

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import httpx
 
-_TRIES_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRIES_LATER: Final = frozenset({408, 425, 429})
+_SERVER_ERRORS_FROM: Final = 500
 _GIVEN_UP_IN_A_ROW: Final = 5
 _LONGEST_ANSWER: Final = 2048
 _TEXT_TIMEOUT_S: Final = 1.0
@@ -40,8 +41,22 @@ class Request(NamedTuple):
     headers: list[tuple[str, str]]
 
 
-Refused = tuple[str, str]
-"""The fire id of a row that was not delivered, and why."""
+class Refused(NamedTuple):
+    """A row that was not delivered.
+
+    Attributes:
+        fire_id: Of the row.
+        reason: Why.
+        is_final: Whether no later attempt can succeed.
+        is_tried: Whether a request was sent.
+        retry_after_ms: How long the endpoint asks to wait; None: it does not.
+    """
+
+    fire_id: str
+    reason: str
+    is_final: bool = False
+    is_tried: bool = True
+    retry_after_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,7 @@ class Plan:
         budget_s: The longest time for all rows of the endpoint in one task.
         concurrency: How many rows are sent at the same time.
         on_probation: Destinations that failed in an earlier batch.
+        waits: Whether rows wait in the task if the endpoint asks for that; otherwise they are left out.
     """
 
     url: str
@@ -69,6 +85,7 @@ class Plan:
     budget_s: float
     concurrency: int
     on_probation: frozenset[str] = frozenset()
+    waits: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,6 +119,7 @@ class Endpoint:
     open_reason: str | None = None
     failed_reason: str | None = None
     doubt: str | None = None
+    _asks_ms: int | None = None
     _answered: bool = False
     _deadline: float | None = None
     _not_before: float = 0.0
@@ -120,23 +138,32 @@ class Endpoint:
     async def _work(self, client: httpx.AsyncClient, waiting: deque[Request], refused: list[Refused]) -> None:
         while waiting:
             request = waiting.popleft()
-            reason = self.open_reason or await self._deliver(client, request)
-            if reason is not None:
-                refused.append((request.fire_id, reason))
+            if self.open_reason is not None:
+                left = Refused(
+                    request.fire_id, self.open_reason, is_tried=False, retry_after_ms=self._asks_ms
+                )
+                refused.append(left)
+            elif (reason := await self._deliver(client, request)) is not None:
+                refused.append(reason)
 
-    async def _deliver(self, client: httpx.AsyncClient, request: Request) -> str | None:
+    async def _deliver(self, client: httpx.AsyncClient, request: Request) -> Refused | None:
         """Tries a row until it is delivered, refused or given up; returns why it is not delivered."""
         tries = 1 if self.on_probation else 1 + self.plan.retries
-        reason, not_before = "", 0.0
+        reason, not_before, wait_ms = "", 0.0, None
         for number in range(1, tries + 1):
             if not await self._turn(not_before):
-                return self._out_of_time(reason)
+                why = self._out_of_time(reason)
+                return Refused(request.fire_id, why, is_tried=number > 1, retry_after_ms=wait_ms)
             answer = await self._try(client, request)
             if not answer.try_again:
                 self._answered, self._given_up, self.doubt = True, 0, None
-                return answer.reason
+                if answer.reason is None:
+                    return None
+                return Refused(request.fire_id, answer.reason, is_final=True)
             reason, not_before = answer.reason or "", self._next_try(answer, number)
-        return self._give_up(f"{reason} ({tries} {'try' if tries == 1 else 'tries'})")
+            wait_ms = None if answer.wait_s is None else round(1000 * answer.wait_s)
+        why = self._give_up(f"{reason} ({tries} {'try' if tries == 1 else 'tries'})")
+        return Refused(request.fire_id, why, retry_after_ms=wait_ms)
 
     async def _turn(self, not_before: float) -> bool:
         """Waits for the time of a try, of this row and of the endpoint; returns whether it may be made."""
@@ -159,6 +186,9 @@ class Endpoint:
         if answer.wait_s is None:
             return now + self.plan.backoff_s * 2.0 ** (number - 1)
         self._not_before = max(self._not_before, now + answer.wait_s)
+        if not self.plan.waits:
+            self._asks_ms = round(1000 * answer.wait_s)
+            self._open(f"the endpoint asks for {answer.wait_s:g} s without requests", failed=False)
         if self._deadline is not None and self._not_before >= self._deadline:
             self._open(
                 f"the endpoint asks for {answer.wait_s:g} s without requests, {answer.reason}", failed=True
@@ -210,7 +240,7 @@ class Endpoint:
             return _Answer(None)
         body = _short(text.decode("utf-8", "replace"))
         reason = f"HTTP {response.status_code}{f': {body}' if body else ''}"
-        if response.status_code not in _TRIES_LATER:
+        if response.status_code < _SERVER_ERRORS_FROM and response.status_code not in _TRIES_LATER:
             return _Answer(reason)
         return _Answer(reason, try_again=True, wait_s=_retry_after_s(response.headers))
 

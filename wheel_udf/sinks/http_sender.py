@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     import httpx
     import pyarrow as pa
 
-REPORT: Final = "destination string, fire_id string, reason string, rests boolean"
+REPORT: Final = (
+    "destination string, fire_id string, reason string, rests boolean, is_final boolean, is_tried boolean, "
+    "retry_after_ms long"
+)
 """The result of a task, as DDL. Without a fire id: why an endpoint is to rest, or to be tried with one row first."""
 
-Line = tuple[str, str | None, str, bool]
+Line = tuple[str, str | None, str, bool, bool, bool, int | None]
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _PRINTABLE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -61,11 +64,13 @@ def _report(rows: list[Line]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     if rows:
-        kinds = (pa.string(), pa.string(), pa.string(), pa.bool_())
+        text, flag = pa.string(), pa.bool_()
+        kinds = (text, text, text, flag, flag, flag, pa.int64())
+        names = [column.split()[0] for column in REPORT.split(", ")]
         columns = [
             pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)
         ]
-        yield pa.RecordBatch.from_arrays(columns, names=["destination", "fire_id", "reason", "rests"])
+        yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
 class _Sender:
@@ -84,14 +89,14 @@ class _Sender:
             *(self._endpoint(name).send(client, requests) for name, requests in by_destination.items())
         )
         return [
-            (name, fire_id, reason, False)
+            (name, row.fire_id, row.reason, False, row.is_final, row.is_tried, row.retry_after_ms)
             for name, rows_of in zip(by_destination, refused, strict=True)
-            for fire_id, reason in rows_of
+            for row in rows_of
         ]
 
     def endpoints_report(self) -> list[Line]:
         return [
-            (name, None, reason, endpoint.failed_reason is not None)
+            (name, None, reason, endpoint.failed_reason is not None, False, False, None)
             for name, endpoint in self._endpoints.items()
             if (reason := endpoint.failed_reason or endpoint.doubt) is not None
         ]

@@ -30,7 +30,7 @@ from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, hide_from_now_on, is_secret_name
 from wheel_udf.control.wall import wall_clock_ms
-from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, LeftOut, Shape, WithoutRecord
+from wheel_udf.sinks.destinations import FIRED, ISO_STYLE, LeftOut, Refusal, Shape, WithoutRecord
 from wheel_udf.sinks.http_endpoint import Plan
 from wheel_udf.sinks.http_sender import REPORT, is_header_name, send_partition
 from wheel_udf.sinks.kafka_record import delivery_headers
@@ -63,6 +63,7 @@ class HttpSink(WithoutRecord):
         concurrency: Rows that a task sends to one endpoint at the same time.
         budget_ms: The longest time for all rows of an endpoint in a task.
         cooldown_ms: How long an endpoint that failed is not tried.
+        waits: Whether the rows of a batch wait if the endpoint asks for that; otherwise they are left out.
 
     Raises:
         ConfigErrors: The URL or a number cannot be used, or httpx is not installed.
@@ -78,6 +79,7 @@ class HttpSink(WithoutRecord):
     concurrency: int = 8
     budget_ms: int = 30_000
     cooldown_ms: int = 30_000
+    waits: bool = True
     _failed: dict[str, tuple[int | None, str]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -130,7 +132,11 @@ class HttpSink(WithoutRecord):
         rows = frame.where(F.col("destination").isin(tried))
         report = [] if not tried else self._sent(rows, shape)
         self._note([line for line in report if line.fire_id is None], tried)
-        refused = {line.fire_id: line.reason for line in report if line.fire_id is not None}
+        refused = {
+            line.fire_id: Refusal(line.reason, line.is_final, line.is_tried, line.retry_after_ms)
+            for line in report
+            if line.fire_id is not None
+        }
         return LeftOut.of(reasons, rows, refused)
 
     def _sent(self, rows: DataFrame, shape: Shape) -> list[Any]:
@@ -156,6 +162,7 @@ class HttpSink(WithoutRecord):
             self.budget_ms / 1000,
             self.concurrency,
             frozenset(self._failed),
+            self.waits,
         )
 
     def _request(self, shape: Shape) -> list[Column]:
@@ -170,16 +177,15 @@ class HttpSink(WithoutRecord):
 
     # --- endpoints that failed in an earlier batch ----------------------------------------------------
 
-    def _resting(self, rows_to: Mapping[str, int]) -> tuple[dict[str, str], list[str]]:
+    def _resting(self, rows_to: Mapping[str, int]) -> tuple[dict[str, Refusal], list[str]]:
         """Returns the destinations that are not tried for now, each with its reason, and the others."""
-        now_ms, reasons = wall_clock_ms(), {}
+        now_ms, reasons = wall_clock_ms(), dict[str, Refusal]()
         for name in rows_to:
             failed_ms, why = self._failed.get(name, (None, ""))
             # A clock that was set back does not make the rest longer.
             if failed_ms is not None and 0 <= now_ms - failed_ms < self.cooldown_ms:
-                reasons[name] = (
-                    f"not tried for {self.cooldown_ms / 1000:g} s after the endpoint failed: {why}"
-                )
+                reason = f"not tried for {self.cooldown_ms / 1000:g} s after the endpoint failed: {why}"
+                reasons[name] = Refusal(reason, is_final=False, is_tried=False)
         return reasons, [name for name in rows_to if name not in reasons]
 
     def _note(self, lines: list[Any], tried: list[str]) -> None:

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types a
 from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, remember_options
-from wheel_udf.sinks.destinations import FIRED, LeftOut, Shape, WithoutRecord, fields
+from wheel_udf.sinks.destinations import FIRED, LeftOut, Refusal, Shape, WithoutRecord, fields
 from wheel_udf.sinks.jdbc_tables import Move, Table, create_staging, quoted, table_of
 from wheel_udf.spark.jdbc import Database, SqlFault
 
@@ -118,7 +118,8 @@ class JdbcSink(WithoutRecord):
         except SqlFault as fault:
             if self.when_down == "fail":
                 raise self._away(fault) from None
-            return LeftOut(dict.fromkeys(rows_to, f"the database is away: {fault.text}"))
+            away = Refusal(f"the database is away: {fault.text}", is_final=False)
+            return LeftOut(dict.fromkeys(rows_to, away))
         usable = frame.where(F.col("destination").isin([name for name in tables if name not in reasons]))
         return LeftOut.of(reasons, usable, refused)
 

@@ -62,11 +62,12 @@ class _LocalFolder:
         return not self.folder.exists()
 
     def replace(self, name: str, content: bytes) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        draft = self.folder / f".{name}.draft"
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_name(f".{place.name}.draft")
         _write_through(draft, content)
-        draft.replace(self.folder / name)
-        _sync(self.folder)
+        draft.replace(place)
+        _sync(place.parent)
 
     def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:
         place = self.folder / name

@@ -39,6 +39,7 @@ def with_clock_rows(
     *,
     has_sender: bool = False,
     limit: int | None = None,
+    returns: bool = False,
 ) -> DataFrame:
     """Rows of an operator, plus one row per shard for each tick of the clock; its other columns are blank.
 
@@ -51,12 +52,17 @@ def with_clock_rows(
         frame: Name of the operator's frame on the board.
         has_sender: Whether the query has a sender, whose news are in the ticks.
         limit: Most rows of a batch over all shards; None for no limit.
+        returns: Whether entries that cannot be delivered come back.
     """
     spark = rows.sparkSession
     register(spark, ClockSource)
     ticks = (
         spark.readStream.format(CLOCK_FORMAT)
-        .options(**clock_options(clock, shards, board.folder, frame, has_sender=has_sender, limit=limit))
+        .options(
+            **clock_options(
+                clock, shards, board.folder, frame, has_sender=has_sender, limit=limit, returns=returns
+            )
+        )
         .load()
     )
     own = {"shard": key_of_shard(F.col("shard"), shards), "tick": F.col("tick")}

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from wheel_udf.common.errors import ContractError
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.retries import NO_RETRIES, Retries
 
 _METADATA_KEY = "wheel_udf"
 
@@ -39,7 +40,7 @@ class FrameFacts:
         frame: Name of this frame on the board.
         repeats: Whether commands may be series, so that the frame has two more columns.
         leveled: Whether there are delay levels, so that the frame has two more columns.
-        retries: Whether what cannot be delivered may come back, so that the frame has more columns.
+        retries: Which destinations are tried again; with any, the frame has more columns.
         stored: Whether far entries wait in a slot store.
         punctual: How entries are handed to a sender; None without one.
     """
@@ -52,7 +53,7 @@ class FrameFacts:
     frame: str = field(default_factory=lambda: uuid.uuid4().hex)
     leveled: bool = False
     repeats: bool = False
-    retries: bool = False
+    retries: Retries = NO_RETRIES
     stored: bool = False
     punctual: Punctual | None = None
 
@@ -80,4 +81,8 @@ def facts_of(frame: DataFrame) -> FrameFacts:
             hint="pass the frame itself, or one read from Delta or Parquet, which keep the metadata",
         )
     punctual = facts.get("punctual")
-    return FrameFacts(**facts | {"punctual": Punctual(**punctual) if punctual else None})
+    more = {
+        "punctual": Punctual(**punctual) if punctual else None,
+        "retries": Retries.from_json(facts["retries"]),
+    }
+    return FrameFacts(**facts | more)

@@ -127,7 +127,7 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         leveled=leveled,
         punctual=punctual,
         repeats="repeat" in parsed.columns,
-        retries=bool(retries),
+        retries=retries,
     )
     return _through_the_wheel(
         rows,
@@ -137,12 +137,11 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         memory_ms=memory_ms,
         limit=limit,
         limits=limits,
-        retries=retries,
         rates=rates,
     )
 
 
-def schedule_stored(
+def schedule_stored(  # noqa: PLR0913  # as above
     near: DataFrame,
     *,
     wheel: Wheel,
@@ -189,7 +188,7 @@ def schedule_stored(
         leveled=leveled,
         punctual=punctual,
         repeats="repeat" in near.columns,
-        retries=bool(retries),
+        retries=retries,
     )
     return _through_the_wheel(
         rows,
@@ -198,7 +197,6 @@ def schedule_stored(
         clock=clock,
         memory_ms=memory_ms,
         limit=limit,
-        retries=retries,
         rates=rates,
     )
 
@@ -221,7 +219,7 @@ def _facts(
     leveled: bool,
     punctual: Punctual | None,
     repeats: bool,
-    retries: bool,
+    retries: Retries,
 ) -> FrameFacts:
     return FrameFacts(
         wheel=levels.fingerprint(wheel.fingerprint(), leveled=leveled),
@@ -235,7 +233,7 @@ def _facts(
     )
 
 
-def _through_the_wheel(
+def _through_the_wheel(  # settings of one operator, all by name
     rows: DataFrame,
     facts: FrameFacts,
     *,
@@ -244,7 +242,6 @@ def _through_the_wheel(
     memory_ms: int | None,
     limit: int | None,
     limits: Limits | None = None,
-    retries: Retries,
     rates: Rates,
 ) -> DataFrame:
     """Passes command rows and clock rows, by shard, through the wheel; returns the operator's frame."""
@@ -255,14 +252,14 @@ def _through_the_wheel(
         wheel=wheel,
         clock=clock,
         memory_ms=memory_ms,
-        output_type=f"{OUTPUT_TYPE}, {RETRY_TYPE}" if retries else OUTPUT_TYPE,
+        output_type=f"{OUTPUT_TYPE}, {RETRY_TYPE}" if facts.retries else OUTPUT_TYPE,
         state_columns=STATE_COLUMNS,
         limit=limit,
         stored=facts.stored,
         limits=limits or Limits(),
         punctual=facts.punctual,
         waits_for_clock=isinstance(clock, StoreClock) and clock.leads,
-        retries=retries,
+        retries=facts.retries,
         rates=rates,
     )
     return _to_output_columns(released, facts)

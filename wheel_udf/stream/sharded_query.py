@@ -77,10 +77,12 @@ def stepped(
         stores=settings_of(rows.sparkSession),
         **settings,
     )
-    has_sender = facts.punctual is not None
-    rows = with_clock_rows(
-        rows, clock, facts.shards, board, facts.frame, has_sender=has_sender, limit=settings.get("limit")
-    )
+    contributors = {
+        "has_sender": facts.punctual is not None,
+        "returns": bool(facts.retries),
+        "limit": settings.get("limit"),
+    }
+    rows = with_clock_rows(rows, clock, facts.shards, board, facts.frame, **contributors)
     return by_shard(rows, function, output_type, state_columns)
 
 

@@ -28,7 +28,7 @@ from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.holdings import counted_by, largest
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, RETRY, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
@@ -257,7 +257,8 @@ class WheelWorker(ShardWorker):
         refused = 0 if step.refused is None else step.refused.num_rows
         invalid = rows.rejected.num_rows + (0 if no_series is None else no_series.num_rows)
         # Reports of the store on entries, which were counted when they were first received.
-        from_store = int((commands["act"].to_numpy() > FAR).sum())
+        act = commands["act"].to_numpy()
+        from_store = int(((act > FAR) & (act != RETRY)).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
         dead_to = self.retries.dead_letters_of(step.dead["destination"])

@@ -12,6 +12,8 @@ from wheel_udf.common.instants import require_ms
 from wheel_udf.control.clocks import EventClock, ProcessingClock
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
+from wheel_udf.policies.rates import NO_RATES, Rates
+from wheel_udf.policies.retries import NO_RETRIES, Retries
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.table import DEFAULT_KEEP_MS
 from wheel_udf.stream.sharded_query import DEFAULT_MEMORY_MS
@@ -37,6 +39,8 @@ class TieredWheel:
     history_ms: int = 0
     keep_ms: int = DEFAULT_KEEP_MS
     punctual: Punctual | None = None
+    retries: Retries = NO_RETRIES
+    rates: Rates = NO_RATES
     lead_windows: int = 0
 
     def __post_init__(self) -> None:

@@ -147,6 +147,8 @@ def start_tiered(
             limit=what.limit,
             leveled=what.contract.levels is not None,
             punctual=_punctual(what, bounded=run.bounded),
+            retries=what.retries,
+            rates=what.rates,
         )
         wheel = deliver(
             observed(near) if outlet.observes else near,

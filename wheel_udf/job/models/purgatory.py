@@ -91,6 +91,18 @@ def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig
         )
 
 
+def _outcomes_are_delivered_once(destinations: Mapping[str, AnySink]) -> Faults:
+    for name, sink in destinations.items():
+        for key in sorted({"rate", "on_undeliverable"} & sink.service):
+            yield fault_at(
+                "destinations", name, key, what="not for outcomes", rule="of a scheduler's destinations"
+            )
+        if sink.comes_back and "on_undeliverable" not in sink.service:
+            yield fault_at(
+                "destinations", name, "retries", what="not for outcomes", rule="of a scheduler's destinations"
+            )
+
+
 class PurgatoryConfig(JobConfig):
     """A purgatory: operations wait for events until they are complete, cancelled or expired."""
 
@@ -114,7 +126,11 @@ class PurgatoryConfig(JobConfig):
     contract: OperationContractConfig = all_defaults(OperationContractConfig)
     """Bounds and defaults of operations."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*JobConfig.rules, _events_are_remembered)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *JobConfig.rules,
+        _events_are_remembered,
+        _outcomes_are_delivered_once,
+    )
 
 
 AnyConfig = SchedulerConfig | PurgatoryConfig

@@ -34,6 +34,7 @@ from wheel_udf.job.models.bounds import (
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
+from wheel_udf.job.models.service import dead_letters_fault, service_faults
 from wheel_udf.job.models.sink import (
     AnySink,
     DestinationsConfig,
@@ -42,7 +43,7 @@ from wheel_udf.job.models.sink import (
     RejectsConfig,
 )
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
-from wheel_udf.job.models.values import FolderPath, as_written, duration_or, fault_at
+from wheel_udf.job.models.values import DestinationName, FolderPath, as_written, duration_or, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
 from wheel_udf.punctual.producers import settings_of
 
@@ -108,6 +109,13 @@ def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySin
             return
 
 
+def _rejects_are_not_served(rejects: RejectsConfig) -> Faults:
+    for name in sorted(rejects.service):
+        yield fault_at(
+            "rejects", name, what="a setting without effect", rule="of destinations, not of the rejects"
+        )
+
+
 @looks_at(metrics="unhealthy_after")
 def _health_allows_for_the_trigger(metrics: MetricsConfig | None, trigger_ms: int | None) -> Faults:
     if metrics is None or trigger_ms is None or metrics.unhealthy_after_ms > trigger_ms:
@@ -164,6 +172,7 @@ class JobConfig(Section):
         _default_is_allowed,
         _paths_have_one_use,
         _rejects_are_apart,
+        _rejects_are_not_served,
         _health_allows_for_the_trigger,
     )
 
@@ -246,6 +255,14 @@ def _level_topics_are_read_once(levels: LevelsConfig | None, source: SourceConfi
             yield fault_at("levels", "topics", what=what, value=topic, rule=rule)
 
 
+def _destinations_can_be_served(
+    destinations: Mapping[str, AnySink], wheel: WheelConfig, dead_letters: str | None = None
+) -> Faults:
+    yield from service_faults(destinations, wheel.shards)
+    if dead_letters is not None:
+        yield from dead_letters_fault(dead_letters, destinations, "dead_letters")
+
+
 @looks_at(clock="kind")
 def _punctual_needs_the_wall_clock(delivery: DeliveryConfig, clock: ClockConfig) -> Faults:
     if delivery.punctual and clock.kind != "processing":
@@ -311,11 +328,15 @@ class SchedulerConfig(JobConfig):
     levels: LevelsConfig | None = None
     """Delay levels. Default: there are none."""
 
+    dead_letters: DestinationName | None = None
+    """The destination of rows that are not tried again. Default: they go to the rejects."""
+
     delivery: DeliveryConfig = all_defaults(DeliveryConfig)
     """Punctual delivery to Kafka. Default: each batch releases what is due."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *JobConfig.rules,
+        _destinations_can_be_served,
         _punctual_needs_the_wall_clock,
         _punctual_needs_kafka,
         _preset_fits_the_source,

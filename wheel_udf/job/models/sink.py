@@ -12,7 +12,8 @@ from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import KAFKA_SERVERS, PATTERN_RULE, is_destination_pattern
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
-from wheel_udf.job.models.section import Rule, Section
+from wheel_udf.job.models.section import Rule
+from wheel_udf.job.models.service import NumberOrRetries, RetriesConfig, ServedConfig
 from wheel_udf.job.models.values import (
     NOT_EMPTY,
     DestinationName,
@@ -36,7 +37,7 @@ NAMED: Final = "named"
 """Stands for the kinds that have a name."""
 
 
-class _Sink(Section):
+class _Sink(ServedConfig):
     discriminator: ClassVar = "sink"
     not_here: ClassVar = {"topic": "the topic is the destination's name; only rejects name theirs"}
 
@@ -59,6 +60,16 @@ class _Sink(Section):
         return self.shown_as.format(**dict(self))
 
 
+def _tables_are_not_tried_again(
+    on_undeliverable: str | None, retries: RetriesConfig | None
+) -> Iterator[InitErrorDetails]:
+    if on_undeliverable == "retry" or retries is not None:
+        at = "retries" if retries is not None else "on_undeliverable"
+        rule = "of webhooks, databases, topics and sinks of your own"
+        hint = "a batch that cannot write a table is repeated as a whole, so each row is there once"
+        yield fault_at(at, what="tables and files are not tried again", rule=rule, hint=hint)
+
+
 class _Creating(_Sink):
     create: StrictBool = False
     """Whether a missing Delta table or topic is created. Folders of files, and tables of rejects, always are."""
@@ -67,6 +78,8 @@ class _Creating(_Sink):
 class _Folder(_Creating):
     path: FolderPath
     """The folder to write to."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _tables_are_not_tried_again)
 
 
 class DeltaSinkConfig(_Folder):
@@ -97,7 +110,7 @@ class KafkaSinkConfig(_Creating):
     options: Options = Field(default_factory=dict)
     """kafka.bootstrap.servers, and other settings of the producer, each with kafka. before it."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (kafka.has_servers, kafka.has_no_topic_option)
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, kafka.has_servers, kafka.has_no_topic_option)
 
     @property
     def shown(self) -> str:
@@ -151,8 +164,8 @@ class HttpSinkConfig(_Sink):
     timeout_ms: PositiveWaitMs = Field(as_written("5 seconds"), alias="timeout")
     """The longest time of one try."""
 
-    retries: StrictInt = Field(3, ge=0, le=20)
-    """Tries after the first one."""
+    retries: NumberOrRetries = Field(as_written(3))
+    """Tries after the first one, in the batch; or when rows are tried again later."""
 
     backoff_ms: WaitMs = Field(as_written("500 ms"), alias="backoff")
     """The wait before the second try; it doubles with each further one."""
@@ -166,7 +179,7 @@ class HttpSinkConfig(_Sink):
     cooldown_ms: WaitMs = Field(as_written("30 seconds"), alias="cooldown")
     """How long an endpoint that failed is not tried."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_is_a_webhook,)
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _is_a_webhook)
 
 
 def _is_a_database(url: str) -> Iterator[InitErrorDetails]:
@@ -199,9 +212,9 @@ class JdbcSinkConfig(_Sink):
     """The longest time of a statement, and of an answer."""
 
     when_down: Literal["fail", "undeliverable"] = "fail"
-    """What happens to a batch whose database is away."""
+    """What happens to a batch whose database is away, if its rows are not tried again."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_is_a_database,)
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _is_a_database)
 
 
 def _is_a_sink(sink: str, options: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
@@ -222,7 +235,7 @@ class OwnSinkConfig(_Sink):
     options: dict[StrictStr, Any] = Field(default_factory=dict)
     """The arguments of the class, by name."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (_is_a_sink,)
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _is_a_sink)
 
 
 def _pattern(value: object) -> object:
