@@ -27,7 +27,7 @@ FIRED_COLUMNS = (
 
 _SCHEDULES = (
     "pending",
-    *(outcome for outcome in SCHEDULE_OUTCOMES if outcome != "ended"),
+    *(outcome for outcome in SCHEDULE_OUTCOMES if outcome not in ("ended", "dead")),
 )  # there are no series
 _CANCELS = tuple(outcome.removeprefix("cancel_") for outcome in CANCEL_OUTCOMES)
 

@@ -157,7 +157,7 @@ class Returns(Contributor):
                 )
             for shard, text in rows.by_shard.items():
                 found[int(shard)].append(text)
-        closed = end.get("closed", {})
+        closed = tuple(end.get("closed", {}).items())
         return [{"returned": tuple(rows), "closed": closed} for rows in found]
 
 

@@ -20,8 +20,7 @@ clock source and on executors.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from wheel_udf.policies.sender_news import SenderNews
@@ -50,7 +49,7 @@ class Tick:
     sender: SenderNews | None = None
     share: int | None = None
     returned: tuple[str, ...] = ()
-    closed: Mapping[str, int] = field(default_factory=dict)
+    closed: tuple[tuple[str, int], ...] = ()
 
     def to_text(self) -> str:
         """The tick as JSON; fields without a value are left out."""
@@ -62,7 +61,7 @@ class Tick:
             "sender": self.sender.to_json() if self.sender else None,
             "share": self.share,
             "returned": list(self.returned) or None,
-            "closed": dict(self.closed) or None,
+            "closed": list(self.closed) or None,
         }
         return json.dumps({name: value for name, value in found.items() if value is not None})
 
@@ -77,6 +76,7 @@ class Tick:
             | {
                 "acts": tuple(found.get("acts", ())),
                 "returned": tuple(found.get("returned", ())),
+                "closed": tuple((name, until_ms) for name, until_ms in found.get("closed", ())),
                 "sender": SenderNews.from_json(sender) if sender else None,
             }
         )

@@ -164,7 +164,7 @@ class BatchReport:
         }
 
 
-def report_of(
+def report_of(  # noqa: PLR0913  # what a batch is made of, by name
     statuses: Sequence[ShardStatus],
     shards: Collection[ShardStatus],
     *,

@@ -11,11 +11,12 @@ for.
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
-With series there is a line ``occurrences  12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of
-series that have ended; with retries, how many entries came back, and dead letters. In the tiered mode
-``2 near + 5 far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span any amount of the data's time, the line about lateness reads::
+With series there is a line ``occurrences 12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of
+series that have ended; with retries, how many entries came back, and dead letters. In the tiered mode ``2 near + 5
+far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span any amount of the data's time, the
+line about lateness reads::
 
-      released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
+    released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
 
 :attr:`Summary.lost` is set by the caller: how many offsets of the source are known to be lost.
 """

@@ -77,7 +77,7 @@ class Rates:
         among: All names and patterns of the allow-list, in their order: the first that matches a name counts.
     """
 
-    by_pattern: Mapping[str, Rate] = field(default_factory=dict)
+    by_pattern: Mapping[str, Rate] = field(default_factory=dict, hash=False)
     among: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

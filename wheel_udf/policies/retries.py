@@ -139,7 +139,7 @@ class Retry:
             with np.errstate(over="ignore"):
                 wait_ms = np.minimum(self.first_ms * np.power(float(self.factor), power), self.cap_ms)
         part = {FULL: chance, EQUAL: 0.5 + chance / 2, NONE: np.ones(len(attempt))}[self.jitter]
-        return np.ceil(wait_ms * part).astype(np.int64)
+        return np.asarray(np.ceil(wait_ms * part), np.int64)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Retries:
         among: All names and patterns of the allow-list, in their order: the first that matches a name counts.
     """
 
-    by_pattern: Mapping[str, Retry] = field(default_factory=dict)
+    by_pattern: Mapping[str, Retry] = field(default_factory=dict, hash=False)
     among: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

@@ -77,7 +77,7 @@ def stepped(
         stores=settings_of(rows.sparkSession),
         **settings,
     )
-    contributors = {
+    contributors: dict[str, Any] = {
         "has_sender": facts.punctual is not None,
         "returns": bool(facts.retries),
         "limit": settings.get("limit"),

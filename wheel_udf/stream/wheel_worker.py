@@ -162,7 +162,7 @@ class WheelWorker(ShardWorker):
             hold=InFlight(over),
             report=StoreReports() if self.stored else None,
             repeat=Series(self.wheel.tick_ms),
-            gate=self._gate(shard, rows.tick.closed),
+            gate=self._gate(shard, dict(rows.tick.closed)),
         )
         waits = self.waits_for_clock and rows.tick.instant_ms is None
         step = advance(

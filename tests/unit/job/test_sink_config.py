@@ -74,7 +74,7 @@ def test_a_planned_batch_is_replayed_into_the_sinks_of_today(file: Path) -> None
         ("destinations.a={sink: http, url: 'http://x', headers: {'a b': c}}", "not a header: destinations.a.headers.a b; rule"),
         ("destinations.a={sink: http, url: 'http://x', headers: {t: é}}", "not a header: destinations.a.headers.t"),
         ("destinations.a={sink: http, url: 'http://x', body: xml}", "not one of the known values: destinations.a.body"),
-        ("destinations.a={sink: http, url: 'http://x', retries: -1}", "too small: destinations.a.retries = -1; rule: at least 0"),
+        ("destinations.a={sink: http, url: 'http://x', retries: -1}", "not a number of tries: destinations.a.retries = -1; rule: 0 to 20; or a section with a policy"),
         ("destinations.a={sink: http, url: 'http://x', timeout: 5}", "not a duration: destinations.a.timeout = 5"),
         ("destinations.a={sink: http, url: 'http://x', timeout: 25 days}", "too large: destinations.a.timeout = '25 days'"),
         ("destinations.a={sink: jdbc, url: 'jdbc:postgresql://h/d', timeout: 25 days}", "too large: destinations.a.timeout"),

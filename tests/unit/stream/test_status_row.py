@@ -29,6 +29,7 @@ OF_WHEEL = {
     "handed": {"out": 2},
     "handed_largest": {"out": 90},
     "confirmed_now": 1,
+    "dead_to": {"dead": 1},
     "beyond_ms": 70,
     "complete_ms": None,
 }

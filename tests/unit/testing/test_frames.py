@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wheel_udf.common.errors import ContractError
-from wheel_udf.shard.rows import COMMAND_SCHEMA, SERIES_COLUMNS
+from wheel_udf.shard.rows import COMMAND_SCHEMA, HELD_COLUMNS, SERIES_COLUMNS
 from wheel_udf.testing.clocks import ManualClock
 from wheel_udf.testing.frames import commands_table, rows_of
 
@@ -22,7 +22,7 @@ def test_a_table_of_commands_fills_in_what_a_test_does_not_care_about() -> None:
     rows = [{"schedule_id": "a", "deliver_at_ms": 5}, {"schedule_id": "b", "op": "cancel", "seq": 3}]
     nothing = {"max_lateness_ms": None, "key": None, "value": None, "headers": None, "source": None}
     nothing |= {"delay_level_ms": None, "level_error_ms": None, "amend": 0, "act": 0}
-    nothing |= dict.fromkeys(SERIES_COLUMNS)
+    nothing |= dict.fromkeys((*SERIES_COLUMNS, *HELD_COLUMNS))
     table = commands_table(rows)
     assert table.schema.equals(COMMAND_SCHEMA)
     a = {"schedule_id": "a", "op": 0, "seq": 0, "seq_given": False, "deliver_at_ms": 5, "destination": "out"}

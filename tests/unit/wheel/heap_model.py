@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEDULE, CANCEL = 0, 1
-SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected", "ended")
+SCHEDULE_OUTCOMES = ("fired", "missed", "cancelled", "superseded", "duplicate", "rejected", "ended", "dead")
 CANCEL_OUTCOMES = ("applied", "waiting", "late", "cancel_superseded", "cancel_duplicate", "cancel_rejected")
 ENTRY_COLUMNS = (
     "schedule_id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from wheel_udf.common.outcomes import DECIDED, Decided
 from wheel_udf.job.models.bounds import OperationContractConfig
 from wheel_udf.job.models.scheduler import Faults, JobConfig, Name, SchedulerConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
+from wheel_udf.job.models.sink import AnySink
 from wheel_udf.job.models.source import DeltaSourceConfig, FileSourceConfig, KafkaSourceConfig
 from wheel_udf.job.models.values import Span, Text, as_written, fault_at
 

@@ -16,6 +16,7 @@ from wheel_udf.policies.rates import MOST_PER_S, Rate, Rates
 from wheel_udf.policies.retries import Retries, Retry
 
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) */ *(s|min|h)")
+_MOST_AT_ONCE: Final = 20
 _SPANS_S: Final = {"s": 1, "min": 60, "h": 3600}
 
 
@@ -70,7 +71,7 @@ class RetriesConfig(Section):
     dead_letters: DestinationName | None = None
     """The destination of dead letters. Default: dead_letters of the job."""
 
-    in_batch: StrictInt = Field(0, ge=0, le=20)
+    in_batch: StrictInt = Field(0, ge=0, le=_MOST_AT_ONCE)
     """Of a webhook: tries after the first one, at once."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_list_has_waits,)
@@ -91,6 +92,8 @@ class RetriesConfig(Section):
 def _of_number(value: object) -> object:
     """A number of tries alone, as a section."""
     if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= _MOST_AT_ONCE:
+            raise fault("not a number of tries", rule=f"0 to {_MOST_AT_ONCE}; or a section with a policy")
         return {"policy": "none", "in_batch": value}
     return value
 
