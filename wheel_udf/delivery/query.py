@@ -222,7 +222,9 @@ class _Delivery:
             refused(frame, self.facts),
             rows_to=rows_to,
             largest_to=largest_to,
-            rejected=total_of(statuses, "rejected_now") + total_of(statuses, "missed_now"),
+            rejected=total_of(statuses, "rejected_now")
+            + total_of(statuses, "missed_now")
+            + leaving_to(statuses, "dead_to", "")[0][""],
             destinations=self.destinations,
             rejects=self.rejects,
             app_id=self.identity.app_id,
@@ -235,6 +237,7 @@ class _Delivery:
 
     def _write_dead_letters(self, frame: DataFrame, statuses: list[ShardStatus], batch_id: int) -> int:
         rows_to, _ = leaving_to(statuses, "dead_to", "")
+        rows_to.pop("", None)
         if not rows_to:
             return 0
         return write_batch(

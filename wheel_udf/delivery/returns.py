@@ -70,6 +70,9 @@ class ReturnedRows:
         if not isinstance(metadata, dict) or "id" not in metadata:
             return  # the first start
         self.query_id = metadata["id"]
+        # What an earlier run in this process has posted may be of a batch that is repeated.
+        self._board.remove(RETURNED, self.query_id)
+        self._board.remove(BREAKERS, self.query_id)
         for number, each in self._files.look().items():
             self._post(number, each)
         if self._frame:

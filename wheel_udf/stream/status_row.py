@@ -136,7 +136,7 @@ class WheelStatus(ShardStatus):
         handed: Rows of this batch that go to the sender, by destination.
         handed_largest: As :attr:`largest`, of these rows.
         confirmed_now: Entries in flight that have fired, as the sender has confirmed.
-        dead_to: Dead letters of this batch, by their destination.
+        dead_to: Dead letters of this batch, by their destination; at ``""`` those that are rejects.
         beyond_ms: See :class:`wheel_udf.control.board.ShardReport`, like `complete_ms`.
     """
 

@@ -233,6 +233,8 @@ class WheelWorker(ShardWorker):
     def _codes(self, invalid: dict[str, int], step: Step, no_series: pa.Table | None) -> dict[str, int]:
         """The rejects of a batch by code: invalid commands, and those of the step."""
         missed = {"missed": step.missed.num_rows} if step.missed.num_rows else {}
+        if lost := self.retries.dead_letters_of(step.dead["destination"]).null_count:
+            missed["dead_letter"] = lost
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         codes = Counter(invalid) + Counter({} if no_series is None else codes_of(no_series["reject"]))
         return codes | missed | {code_of(bound): count for bound, count in refused.items()}
@@ -274,7 +276,7 @@ class WheelWorker(ShardWorker):
             full=self._full(shard, step, state),
             spread_now=step.spread,
             ambiguous_now=step.ambiguous,
-            dead_to=counts_of(dead_to.drop_null()),
+            dead_to=counts_of(pc.fill_null(dead_to, "")),
         )
 
     def _output(self, step: Step, rejected: Sequence[pa.Table], status: str) -> pd.DataFrame:
