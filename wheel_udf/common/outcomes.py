@@ -55,3 +55,6 @@ EVENT_COUNTS: Final = ("events", "event_rejected")
 
 WATCH_COUNTS: Final = (*OPERATION_OUTCOMES, "generations", *EVENT_COUNTS)
 """What a shard of the purgatory counts; ``generations``: those of joins and heartbeats after their first."""
+
+BREAKER_STATES: Final = ("closed", "half-open", "open")
+"""The states of the breaker of a destination, from good to bad."""

@@ -89,6 +89,8 @@ class BatchReport:
         held: What Spark's state holds, over all shards.
         by_destination: Entries in Spark's state by destination: the twenty largest and, at ``""``, the others. A
             sample that each shard takes about once a minute.
+        held_by: Entries that are held back by a rate, a breaker or the wait before another attempt, by destination;
+            likewise a sample.
         store: What the slot store holds, as of some seconds ago; None without one.
         in_flight: Pending entries that were handed to the sender; None without punctual delivery. `fired` then counts
             confirmed entries, up to `ahead` after they were sent, and `lateness` those sent since the last report.
@@ -126,6 +128,7 @@ class BatchReport:
     codes: Mapping[str, int] = field(default_factory=dict)
     held: Holdings = Holdings()  # noqa: RUF009  # frozen
     by_destination: Mapping[str, int] = field(default_factory=dict)
+    held_by: Mapping[str, int] = field(default_factory=dict)
     store: Stored | None = None
     in_flight: int | None = None
     handed: int = 0
@@ -224,6 +227,7 @@ def report_of(  # noqa: PLR0913  # what a batch is made of, by name
         codes=_added(row.codes for row in statuses),
         held=_held(shards),
         by_destination=_added(row.by_destination or {} for row in shards),
+        held_by=_added(getattr(row, "held_by", None) or {} for row in shards),
         in_flight=None if facts.punctual is None else total_of(shards, "in_flight"),
         handed=sum(sum(getattr(row, "handed", {}).values()) for row in statuses),
         returned=returned,
@@ -251,6 +255,7 @@ def _held(shards: Collection[ShardStatus]) -> Holdings:
         remembered=total_of(shards, "remembered"),
         by_level={int(level): by_level[level] for level in sorted(by_level, key=int)},
         due_within=dict.fromkeys(HORIZONS_MS, 0) | _added(row.due_within for row in shards),
+        last_due_ms=max((row.last_due_ms for row in shards if row.last_due_ms is not None), default=None),
     )
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from wheel_udf.common.outcomes import BREAKER_STATES
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.metrics.health import age_ms
 from wheel_udf.metrics.lines import WHEEL, Progress
@@ -78,7 +79,7 @@ class Figures:
             self._end(WHEEL, at_ms)
 
     def _count(self, report: BatchReport) -> None:
-        for name in ("received", "fired", "undeliverable"):
+        for name in ("received", "fired", "undeliverable", "returned", "dead"):
             self._sums[name] += getattr(report, name)
         self._codes.update(report.codes)
         self._lateness = self._lateness.merge(report.lateness)
@@ -125,6 +126,8 @@ class Figures:
         yield "wheel_received_total", (), self._sums["received"]
         yield "wheel_fired_total", (), self._sums["fired"]
         yield "wheel_undeliverable_total", (), self._sums["undeliverable"]
+        yield "wheel_returned_total", (), self._sums["returned"]
+        yield "wheel_dead_letters_total", (), self._sums["dead"]
         yield from _each("wheel_rejected_total", self._codes)
         yield "wheel_lateness_seconds", (), self._lateness
         if self._account is not None:
@@ -165,6 +168,9 @@ def _now(report: BatchReport, now_ms: int) -> Iterator[Sample]:
     yield "wheel_backlog", (), int(report.backlog)
     yield "wheel_intake_paused", (), int(report.paused)
     yield from _each("wheel_limit_used_ratio", report.full)
+    yield from _each(
+        "wheel_breaker_state", {name: BREAKER_STATES.index(state) for name, state in report.breakers.items()}
+    )
 
 
 def _held(report: BatchReport) -> Iterator[Sample]:
@@ -176,6 +182,10 @@ def _held(report: BatchReport) -> Iterator[Sample]:
         ("wheel_pending_by_level", ("state", str(level)), rows) for level, rows in held.by_level.items()
     )
     yield from _each("wheel_pending_by_delay_level", report.levels)
+    if held.last_due_ms is not None:
+        yield "wheel_last_due_timestamp_seconds", (), held.last_due_ms / 1_000
+    for name, rows in report.held_by.items():
+        yield "wheel_held_rows", (OTHER_DESTINATIONS if name == OTHERS else name,), rows
     if report.in_flight is not None:
         yield "wheel_in_flight", (), report.in_flight
     for name, rows in report.by_destination.items():

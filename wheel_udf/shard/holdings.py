@@ -46,12 +46,14 @@ class Holdings:
         by_level: Entries by level of the wheel; the levels above the top one count as the top one.
         due_within: Entries that are due within each of :data:`HORIZONS_MS` from the clock. Of a bucket that the
             horizon cuts, the part that lies before it if its entries are spread evenly.
+        last_due_ms: When the last entry is due; None if there is none.
     """
 
     bytes: int = 0
     remembered: int = 0
     by_level: Mapping[int, int] = field(default_factory=dict)
     due_within: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(HORIZONS_MS, 0))
+    last_due_ms: int | None = None
 
 
 def holdings_of(text: str, clock_ms: int, top_level: int) -> Holdings:
@@ -75,6 +77,7 @@ def holdings_of(text: str, clock_ms: int, top_level: int) -> Holdings:
         remembered=int(rows[level == MEMORY_LEVEL].sum()),
         by_level=dict(sorted(by_level.items())),
         due_within=due_within(low[is_entry], high[is_entry], rows[is_entry], clock_ms),
+        last_due_ms=int(high[is_entry].max()) if is_entry.any() else None,
     )
 
 
@@ -96,7 +99,7 @@ def due_within(low_ms: _Numbers, high_ms: _Numbers, rows: _Numbers, clock_ms: in
     return dict(zip(HORIZONS_MS, counts, strict=True))
 
 
-def counted_by(chunks: Sequence[Chunk], *columns: str) -> list[dict[Any, int]]:
+def counted_by(chunks: Sequence[Chunk], *columns: str, having: str | None = None) -> list[dict[Any, int]]:
     """Counts the entries of a shard by the values of each of some columns; nulls are not counted.
 
     Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same
@@ -105,6 +108,7 @@ def counted_by(chunks: Sequence[Chunk], *columns: str) -> list[dict[Any, int]]:
     Args:
         chunks: The chunks of the entries.
         columns: The columns; their counts are returned in this order.
+        having: Only the entries with a value in this column are counted; None for all.
     """
     total, drawn, room = sum(chunk.rows for chunk in chunks), [], _SAMPLED_BYTES
     for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
@@ -114,7 +118,10 @@ def counted_by(chunks: Sequence[Chunk], *columns: str) -> list[dict[Any, int]]:
     rows = sum(chunk.rows for chunk in drawn)
     if not rows:
         return [{} for _ in columns]
-    sample = pa.concat_tables([chunk.table(*columns) for chunk in drawn])
+    read = columns if having is None else (*columns, having)
+    sample = pa.concat_tables([chunk.table(*read).select(read) for chunk in drawn])
+    if having is not None:
+        sample = sample.filter(sample[having].is_valid())
     counts = [pc.value_counts(sample[name].drop_null()).to_pylist() for name in columns]
     return [{pair["values"]: round(pair["counts"] * total / rows) for pair in pairs} for pairs in counts]
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+
+from wheel_udf.common.outcomes import BREAKER_STATES
 
 _log = logging.getLogger(__name__)
 
-CLOSED: Final = "closed"
-OPEN: Final = "open"
-HALF_OPEN: Final = "half-open"
+CLOSED, HALF_OPEN, OPEN = BREAKER_STATES
 
 
 @dataclass

@@ -57,6 +57,7 @@ class ShardStatus:
         remembered: Rows of it about ended ids.
         by_level: Entries by level of the wheel.
         due_within: Entries that are due soon, by horizon (:attr:`wheel_udf.wheel.Holdings.due_within`).
+        last_due_ms: When the last entry is due; ``None`` if nothing is pending.
         by_destination: Entries by destination, a sample: the twenty largest, and the others at ``""``.
         counts: Number of rows by outcome since the checkpoint began; a column for each name of
             :attr:`COUNTED`.
@@ -85,6 +86,7 @@ class ShardStatus:
     remembered: int = _column("long")
     by_level: Mapping[str, int] = _column("map<string, long>")
     due_within: Mapping[str, int] = _column("map<string, long>")
+    last_due_ms: int | None = _column("long", default=None)
     by_destination: Mapping[str, int] | None = _column("map<string, long>", default=None)
     counts: Mapping[str, int]
 
@@ -127,6 +129,7 @@ class WheelStatus(ShardStatus):
     Attributes:
         far: Entries that wait in the slot store.
         levels: Entries by the name of their delay level, a sample, those in flight included.
+        held_by: Entries that are held back, by destination, likewise a sample.
         missed_now: Rows of this batch that were released past their ``max_lateness``.
         refused_now: Of the rejected rows of this batch, those over a limit.
         full: Used part of each limit, 1 is all.
@@ -141,10 +144,11 @@ class WheelStatus(ShardStatus):
     """
 
     COUNTED: ClassVar[tuple[str, ...]] = WHEEL_COUNTS
-    SAMPLED: ClassVar[tuple[str, ...]] = ("by_destination", "levels")
+    SAMPLED: ClassVar[tuple[str, ...]] = ("by_destination", "levels", "held_by")
 
     far: int = _column("long")
     levels: Mapping[str, int] | None = _column("map<string, long>", default=None)
+    held_by: Mapping[str, int] | None = _column("map<string, long>", default=None)
     missed_now: int = _column("long")
     refused_now: int = _column("long")
     full: Mapping[str, float] = _column("map<string, double>")

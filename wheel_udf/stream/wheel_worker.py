@@ -200,8 +200,10 @@ class WheelWorker(ShardWorker):
         """As :meth:`ShardWorker.sample`."""
         chunks = (*state.entry_chunks, *state.in_flight_chunks)
         by_destination, levels = counted_by(chunks, "destination", "delay_level_ms")
+        (held_by,) = counted_by(chunks, "destination", having="held_ms")
         return {
             "by_destination": largest(by_destination),
+            "held_by": largest(held_by),
             "levels": {level_name(level_ms): count for level_ms, count in levels.items()},
         }
 

@@ -267,6 +267,7 @@ class ShardWorker(ABC):
             "remembered": held.remembered,
             "by_level": {str(level): count for level, count in held.by_level.items()},
             "due_within": held.due_within,
+            "last_due_ms": held.last_due_ms,
             "counts": state.counts,
             **(self.sample(state) if samples else {}),
         }

@@ -171,7 +171,7 @@ def test_a_batch_that_is_repeated_reports_anew_what_it_could_not_deliver(
             if any(each.path == "/hook" for each in world.server.came):
                 raise RuntimeError("killed before the commit")
 
-        patch.setattr(query._Delivery, "_post", fails)
+        patch.setattr(query, "post_reports", fails)
         with pytest.raises(StreamingQueryException):
             world.run(0, 5, 6, 20)
     world.run(0, 5, 6, 15, 16, 20)
@@ -190,7 +190,7 @@ def test_the_repetition_that_delivers_leaves_nothing_to_come_back(
             if any(each.path == "/hook" for each in world.server.came):
                 raise RuntimeError("killed before the commit")
 
-        patch.setattr(query._Delivery, "_post", fails)
+        patch.setattr(query, "post_reports", fails)
         with pytest.raises(StreamingQueryException):
             world.run(0, 5, 6, 20)
     world.run(0, 5, 6, 15, 16, 20)

@@ -158,7 +158,7 @@ def test_what_is_exported_is_declared_and_parses() -> None:
     job.on_batch(
         report(pending=9, far=4, levels={"30s": 1}, full={"pending": 0.5}, paused=True, watermark_ms=1, clock_ms=1,
                store=Stored(1, 1, {"3": 4}, {"1m": 0}, {"3": 1}), by_destination={"a": 5}, codes={"no_id": 1},
-               held=Holdings(1, 1, {1: 5}), in_flight=2),
+               held=Holdings(1, 1, {1: 5}, last_due_ms=9), in_flight=2, held_by={"a": 1}, breakers={"a": "open"}),
     )  # fmt: skip
     job.on_progress(progress(0, addBatch=1, triggerExecution=1))
     families = {family.name: family for family in text_string_to_metric_families(exported(job))}

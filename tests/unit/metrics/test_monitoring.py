@@ -69,6 +69,8 @@ STORIES: dict[str, Callable[[int, int], BatchReport | None]] = {
     "WheelIntakePaused": lambda minute, trouble: batch(minute, paused=trouble >= 0),
     "WheelLimitNearlyFull": lambda minute, trouble: batch(minute, full={"pending": 0.9 if trouble >= 0 else 0.5}),
     "WheelUndeliverable": lambda minute, trouble: batch(minute, undeliverable=int(trouble == 0)),
+    "WheelDeadLetters": lambda minute, trouble: batch(minute, dead=int(trouble == 0)),
+    "WheelBreakerOpen": lambda minute, trouble: batch(minute, breakers={"hook": "open" if trouble >= 0 else "closed"}),
     "WheelMissed": lambda minute, trouble: counted(minute, trouble, "missed"),
     "WheelRejects": lambda minute, trouble: counted(minute, trouble, "rejected"),
     "WheelWatermarkStands": lambda minute, trouble: batch(minute, watermark_ms=T - 60 * MINUTE if trouble >= 0 else T + minute * MINUTE),

@@ -15,11 +15,12 @@ COMMON: dict[str, Any] = {
     "shard": 1, "batch_id": 7, "query_id": "q", "run": None, "clock_ms": 50, "watermark_ms": 40, "next_due_ms": 60,
     "pending": 3, "received": 2, "fired_now": 1, "rejected_now": 0, "lateness": "{}", "destinations": {"out": 1},
     "largest": {"out": 9}, "codes": {"no_id": 1}, "state_bytes": 100, "remembered": 2, "by_level": {"1": 3}, "due_within": {"1m": 3},
-    "by_destination": None,
+    "last_due_ms": 90, "by_destination": None,
 }  # fmt: skip
 OF_WHEEL = {
     "far": 0,
     "levels": {"30s": 2},
+    "held_by": {"out": 1},
     "missed_now": 0,
     "refused_now": 0,
     "full": {"pending": 0.5},
