@@ -30,12 +30,13 @@ from wheel_udf.commands.generated_code import evaluate_once, interpreted
 from wheel_udf.commands.readers import HEADERS, LONG_JSON
 from wheel_udf.commands.records import readable
 from wheel_udf.commands.rules import UNREADABLE
-from wheel_udf.common.command_facts import SERIES_FIELDS
+from wheel_udf.common.command_facts import RETRY_FIELDS, SERIES_FIELDS
 
 COMMAND_FIELDS: Final = (
     *("schedule_id", "op", "seq", "deliver_at", "delay", "event_time"),
     *("destination", "key", "value", "headers", "max_lateness"),
     *SERIES_FIELDS,
+    *RETRY_FIELDS,
 )
 _EXACT: Final = ("schedule_id", "op_id", "group", "keys", "key", "value")
 _STRICT: Final = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false", **LONG_JSON}

@@ -19,7 +19,8 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
 
     * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
     ** and with it time_zone, starts_at *, until *, count, on_missed, on_gap, on_fold (header wheel-time-zone, ...),
-       which without it are not read from headers
+       which without it are not read from headers; likewise attempt, and with it amend, first_amend, failed_at,
+       first_error, error, as a delivery has them (header wheel-attempt, ...)
     - : none.   without event_time: the record's timestamp
 
 ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last
@@ -57,7 +58,7 @@ from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.rules import UNREADABLE
-from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX, SERIES_FIELDS
+from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX, RETRY_FIELDS, SERIES_FIELDS
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ConfigError
 
@@ -68,8 +69,13 @@ _EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15
 _LAST_EPOCH_S: Final = 10**12 - 1
 _KNOWN: Final = tuple(COMMAND_HEADERS.values())
 _REPEAT: Final = COMMAND_HEADERS["repeat"]
+_ATTEMPT: Final = COMMAND_HEADERS["attempt"]
+_OF_RETRY: Final = tuple(name for name in RETRY_FIELDS if name != "attempt")
+_RETRY_HEADERS: Final = tuple(COMMAND_HEADERS[name] for name in _OF_RETRY)
 _OF_SERIES: Final = tuple(name for name in SERIES_FIELDS if name not in ("spread", "repeat"))
 _SERIES_HEADERS: Final = tuple(COMMAND_HEADERS[name] for name in _OF_SERIES)
+_FIRST: Final = dict.fromkeys(_OF_SERIES, _REPEAT) | dict.fromkeys(_OF_RETRY, _ATTEMPT)
+"""Columns that are read only beside a header, because few records have them."""
 
 
 def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
@@ -100,7 +106,9 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
 def _native(records: DataFrame) -> DataFrame:
     frame = _with_headers(records, _KNOWN, OUR_PREFIX)
     named = {
-        column: F.when(_place(_REPEAT) > 0, _header(name)) if column in _OF_SERIES else _header(name)
+        column: F.when(_place(first) > 0, _header(name))
+        if (first := _FIRST.get(column)) is not None
+        else _header(name)
         for column, name in COMMAND_HEADERS.items()
     }
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
@@ -191,11 +199,16 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
     # and for the look-up.
     found = reduce(
         operator.add,
-        (F.when(_place(name) > 0, 1).otherwise(0) for name in known if name not in _SERIES_HEADERS),
+        (
+            F.when(_place(name) > 0, 1).otherwise(0)
+            for name in known
+            if name not in (*_SERIES_HEADERS, *_RETRY_HEADERS)
+        ),
     )
-    if _REPEAT in known:
-        more = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in _SERIES_HEADERS))
-        found += F.when(_place(_REPEAT) > 0, more).otherwise(0)
+    for first, others in ((_REPEAT, _SERIES_HEADERS), (_ATTEMPT, _RETRY_HEADERS)):
+        if first in known:
+            more = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in others))
+            found += F.when(_place(first) > 0, more).otherwise(0)
     return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
 
 

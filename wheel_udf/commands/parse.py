@@ -8,7 +8,8 @@ contract does not raise: it gets an ``error_code``.
 input column            accepted types, and meaning
 ======================  ==================================================================================
 ``schedule_id``         string or a whole number (42 is the id ``42``); 1 to 512 bytes of UTF-8 without NUL
-``op``                  string: SCHEDULE (also null or empty), REPLACE, CANCEL; case and outer blanks ignored
+``op``                  string: SCHEDULE (also null or empty), REPLACE, CANCEL, RETRY (only beside ``attempt``);
+                        case and outer blanks ignored
 ``seq``                 a whole number, or a float, decimal or text that is one; null: ``event_time`` in ms
 ``deliver_at``          timestamp, timestamp_ntz, date or ISO 8601 text; no zone = UTC; parts of a ms round up
 ``delay``               text in the grammar of :mod:`wheel_udf.common.durations`; counts from ``event_time``
@@ -26,6 +27,8 @@ input column            accepted types, and meaning
 ``on_missed``           string: ``latest`` (also null), ``all`` or ``none``
 ``on_gap``              string: ``shift`` (also null) or ``skip``
 ``on_fold``             string: ``first`` (also null), ``last`` or ``both``
+``attempt``             a whole number: of a RETRY, which attempt has failed, from 1; null: 1
+``error``               string: of a RETRY, why; its other columns: :mod:`wheel_udf.commands.retry_columns`
 ``source_coordinates``  string: where the row came from (file and row, partition and offset), for rejects
 ``source_seq``          long: the version of rows without ``seq``, from a source that has an order (Kafka's offset)
 ``source_deliver_at``   timestamp: ``deliver_at`` as the source has read it; used instead of its text
@@ -65,7 +68,12 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 
-from wheel_udf.commands import readers as read, series_columns as series, time_readers as times
+from wheel_udf.commands import (
+    readers as read,
+    retry_columns as retry,
+    series_columns as series,
+    time_readers as times,
+)
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.delay_levels import NO_LEVEL
 from wheel_udf.commands.generated_code import evaluate_once, interpreted, uncompiled
@@ -146,10 +154,12 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         cancel), ``seq`` long, ``seq_given`` boolean, ``deliver_at_ms`` long (UTC epoch ms, null for a cancel;
         with delay levels, when it is to be released), ``event_time_ms`` long, ``destination`` string, ``key``
         binary, ``value`` binary, ``headers`` string (the JSON of :data:`wheel_udf.commands.readers.HEADERS`),
-        ``max_lateness_ms`` long; and for rejected rows alone ``error_code``, ``error_message``, ``record``
-        and ``source``, all string (``source`` of good rows too where the input has ``source_seq``). With
-        delay levels also ``delay_level_ms`` long (the span of its level) and ``level_error_ms`` long, both
-        null without a level. A good cancel has neither payload nor destination. All strings are valid UTF-8.
+        ``max_lateness_ms`` long; and for rejected rows alone ``error_code``, ``error_message``, ``record`` and
+        ``source``, all string (``source`` of good rows too where the input has ``source_seq``). With delay
+        levels also ``delay_level_ms`` long (the span of its level) and ``level_error_ms`` long, both null
+        without a level. With ``op`` and ``attempt`` also the columns of
+        :data:`wheel_udf.commands.retry_columns.OUTPUT`. A good cancel has neither payload nor destination. All
+        strings are valid UTF-8.
 
     Raises:
         ContractError: ``schedule_id`` is missing, two columns have one name, or a type can hold no valid value.
@@ -170,6 +180,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common = common_rules(given, contract)
     schedules, of_series = schedule_rules(given, contract), series.rules(given, contract)
+    schedules += retry.rules(given)
     # Only the common rules apply to a CANCEL.
     rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
     code = first_broken(rules)
@@ -181,6 +192,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
     if "repeat" in given and contract.series:
         leveled += series.output_columns(given, contract)
+    leveled += retry.output_columns(given)
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 
 
@@ -192,7 +204,7 @@ def _read(given: Inputs, contract: Contract) -> list[Column]:
     if contract.default_destination is not None:
         destination = F.coalesce(destination, F.lit(contract.default_destination))
     return [
-        (given["op"].read(_op) if "op" in given else F.lit(SCHEDULE).cast("byte")).alias("_op"),
+        _op_of(given).alias("_op"),
         column("seq", read.whole_number, "long").alias("_seq"),
         times.of_source_or(given, SOURCE_DELIVER_AT, at_ms, round_up=True).alias("_at_ms"),
         column("delay", times.duration_parts_of, "array<string>").alias("_delay_parts"),
@@ -203,12 +215,19 @@ def _read(given: Inputs, contract: Contract) -> list[Column]:
         column("headers", read.headers, read.HEADERS).alias("_headers"),
         column("max_lateness", times.duration_parts_of, "array<string>").alias("_max_lateness_parts"),
         *series.read_columns(given),
+        *retry.read_columns(given),
     ]
 
 
-def _op(column: Column, kind: T.DataType) -> Column:
+def _op_of(given: Inputs) -> Column:
+    if "op" not in given:
+        return F.lit(SCHEDULE).cast("byte")
+    return given["op"].read(_op, takes_retries=retry.is_there(given))
+
+
+def _op(column: Column, kind: T.DataType, *, takes_retries: bool) -> Column:
     word = F.lower(F.btrim(read.text(column, kind), F.lit(BLANKS)))
-    is_schedule = word.isNull() | word.isin("", "schedule", "replace")
+    is_schedule = word.isNull() | word.isin("", "schedule", "replace", *(["retry"] if takes_retries else []))
     return F.when(is_schedule, SCHEDULE).when(word == "cancel", CANCEL).cast("byte")
 
 

@@ -38,6 +38,12 @@ COMMAND_HEADERS: Final[Mapping[str, str]] = {
     "on_missed": "wheel-on-missed",
     "on_gap": "wheel-on-gap",
     "on_fold": "wheel-on-fold",
+    "attempt": "wheel-attempt",
+    "amend": "wheel-amend",
+    "first_amend": "wheel-first-amend",
+    "failed_at": "wheel-failed-at",
+    "first_error": "wheel-first-error",
+    "error": "wheel-error",
 }
 """Column of the contract to the header that holds it in the preset ``native``."""
 
@@ -45,6 +51,9 @@ SERIES_FIELDS: Final = (
     "spread", "repeat", "time_zone", "starts_at", "until", "count", "on_missed", "on_gap", "on_fold",
 )  # fmt: skip
 """The columns of the contract that say how a command repeats; all but the first mean nothing without ``repeat``."""
+
+RETRY_FIELDS: Final = ("attempt", "amend", "first_amend", "failed_at", "first_error", "error")
+"""The columns of the contract that a RETRY has."""
 
 REPEAT_RULE: Final = (
     "cron such as 0 9 * * MON-FRI, @daily, every 15 minutes, every 1 month, R/PT15M, or an RRULE"

@@ -81,9 +81,9 @@ def delivery_headers(shape: Shape = FIRED) -> Column:
     sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
     named = F.array(*(_header(name, _written(column, form)) for name, column, form in sure))
     unsure = [each for each in shape.headers if each[1] in shape.may_be_null]
-    # Of the optional columns all are null, or none is.
-    together = [each for each in unsure if each[1] in shape.optional]
-    groups = [[each] for each in unsure if each not in together] + ([together] if together else [])
+    joint = {name for group in shape.together for name in group}
+    groups = [[each] for each in unsure if each[1] not in joint]
+    groups += [[each for each in unsure if each[1] in group] for group in shape.together]
     groups.append([(_SOURCE_HEADER, SOURCE, "text")])
     for group in groups:
         more = F.array(*(_header(name, _written(column, form)) for name, column, form in group))

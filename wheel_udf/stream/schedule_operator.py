@@ -60,7 +60,17 @@ from wheel_udf.stream.sharded_query import (
 from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, RETRY_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
-_RARE_COLUMNS = ("delay_level_ms", "level_error_ms", "anchor_ms", "spread_ms", "last_ms", "occurrence")
+_RARE_COLUMNS = (
+    "delay_level_ms",
+    "level_error_ms",
+    "anchor_ms",
+    "spread_ms",
+    "last_ms",
+    "occurrence",
+    "attempt",
+    "failed_at_ms",
+)
+_RARE_TEXTS = ("repeat", "first_error", "last_error")
 
 
 def schedule(  # noqa: PLR0913  # settings of one operator, all by name
@@ -115,7 +125,7 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     rows = _rows_of_step(
         parsed,
         shards,
-        packed=("op", "seq_given"),
+        packed=("op", "seq_given", *(("act", "amend") if "act" in parsed.columns else ())),
         reject=F.when(~good, F.to_json(F.struct(*REASON))),
         event_at=event_column(F.when(good, F.col("event_time_ms"))),
         of_rejects=("source", "record"),
@@ -295,7 +305,8 @@ def _rows_of_step(
         event_at.alias("event_at"),
         no_tick(),
         *(long_or(name, NO_LONG) for name in _RARE_COLUMNS if name in rows.columns),
-        *(["repeat"] if "repeat" in rows.columns else []),
+        *(name for name in _RARE_TEXTS if name in rows.columns),
+        *(_int_or_0(name).alias(name) for name in ("first_amend",) if name in rows.columns),
     )
 
 
@@ -375,6 +386,7 @@ def _retry_columns(leaves: Column) -> list[Column]:
     return [
         null_if_absent("attempt").alias("attempt"),
         F.when(is_row, F.col("amend")).alias("amend"),
+        F.when(is_row, F.coalesce(F.col(DETAIL).cast("int"), F.lit(0))).alias("first_amend"),
         F.timestamp_millis(null_if_absent("failed_at_ms")).alias("failed_at"),
         *(F.col(name) for name in ("first_error", "last_error", "origin")),
         F.col("dead_reason").alias("reason"),

@@ -132,7 +132,7 @@ class WheelWorker(ShardWorker):
     ABSENT: ClassVar[frozenset[str]] = frozenset(
         {
             *("deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"),
-            *("anchor_ms", "spread_ms", "last_ms", "occurrence"),
+            *("anchor_ms", "spread_ms", "last_ms", "occurrence", "attempt", "failed_at_ms"),
         }
     )
 
@@ -152,7 +152,8 @@ class WheelWorker(ShardWorker):
             skipped = _skipped(acted)
         now_ms = self.now_ms(state.clock_ms, rows, group)
         standing_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
-        returned = returned_of_texts(rows.tick.returned)
+        commands, given_back = _given_back(commands)
+        returned = pa.concat_tables([given_back, returned_of_texts(rows.tick.returned)])
         if returned.num_rows:
             commands = pa.concat_tables([commands, come_back(returned, self.retries, standing_ms)])
         commands, no_series = begin(commands, state, standing_ms, self.memory_ms)
@@ -307,6 +308,24 @@ class WheelWorker(ShardWorker):
                       **{**_tried(dead), "attempt": dead["attempt"], "dead_reason": dead["dead_reason"], **to})
             )  # fmt: skip
         return as_frame(parts)
+
+
+def _given_back(commands: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Takes out the RETRYs; returns the other commands, and the entries that come back (``RETURNED_SCHEMA``)."""
+    is_retry = pc.equal(commands["act"], RETRY)
+    if not pc.any(is_retry).as_py():
+        return commands, RETURNED_SCHEMA.empty_table()
+    rows = commands.filter(is_retry)
+    size = rows.num_rows
+    columns = {
+        "attempt": pc.subtract(rows["attempt"], 1),
+        "error": rows["last_error"],
+        "is_final": pa.repeat(pa.scalar(False), size),  # noqa: FBT003  # the value
+        "is_tried": pa.repeat(pa.scalar(True), size),  # noqa: FBT003  # likewise
+        "retry_after_ms": pa.nulls(size, pa.int64()),
+    }
+    arrays = [columns[each.name] if each.name in columns else rows[each.name] for each in RETURNED_SCHEMA]
+    return commands.filter(pc.invert(is_retry)), pa.table(arrays, schema=RETURNED_SCHEMA)
 
 
 def returned_of_texts(texts: Sequence[str]) -> pa.Table:
