@@ -8,7 +8,7 @@ runs or rests::
     which entries are pending now, or were at a time?    pending               entries
     how many entries are pending?                        count_pending         entries
     how many rows are in the store (no data read)?       stored                entries
-    how much falls due when?                             forecast              entries
+    how much falls due when?                             forecast              entries, load
     what happened to this id?                            history_of            history, in_topics
     which operations of a purgatory are pending?         operations_pending    operations
     what happened to this operation?                     operation_history_of  operation_history
@@ -18,6 +18,6 @@ runs or rests::
     direct    Spark's state -----------------------------> entries --selected--> acts --file--> checkpoint --> the job
     tiered    Spark's state (near) + slot store (far) ---> entries --selected--> acts --file--> checkpoint --> the job
 
-May import: common, shard, wheel, purgatory, control, kafka, spark, tables, checkpoint, commands, stream, sinks,
-delivery, store; pyspark, pyarrow.
+May import: common, shard, wheel, policies, purgatory, control, kafka, spark, tables, checkpoint, commands, stream,
+sinks, delivery, store; pyspark, pyarrow.
 """

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.common.instants import MAX_INSTANT_MS
+
 Int64s = npt.NDArray[np.int64]
 
 ENTRY_SCHEMA = pa.schema(
@@ -48,6 +50,10 @@ The last five columns are those of a series, null of other entries. The requeste
 of its next occurrence. ``repeat`` is its rule (JSON, :mod:`wheel_udf.policies.series`), ``anchor_ms`` the instant from
 which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence is released, ``last_ms`` the
 nominal time of the last occurrence, and ``occurrence`` how many there have been."""
+
+PAUSED_MS = MAX_INSTANT_MS
+"""``deliver_at_ms`` of a paused series, which the clock never reaches. Its requested time stays, so ``level_error_ms``
+leads back to it."""
 
 SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 """The columns of ``ENTRY_SCHEMA`` that belong to a series."""
