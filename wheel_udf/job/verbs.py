@@ -1,4 +1,5 @@
-"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, skip.
+"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, fire-now; of series skip,
+pause, resume, backfill.
 
 ::
 
@@ -10,7 +11,11 @@
     wheel-udf cancel   --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
+    wheel-udf fire-now --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf skip     --config FILE (--id ID | --where SQL)... [--dry-run]
+    wheel-udf backfill --config FILE (--id ID | --where SQL)... --from INSTANT --to INSTANT [--most N] [--dry-run]
+    wheel-udf pause    --config FILE (--id ID | --where SQL)... [--dry-run]
+    wheel-udf resume   --config FILE (--id ID | --where SQL)... [--dry-run]
 
 They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
 line (if there is none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and
@@ -42,8 +47,25 @@ from wheel_udf.pending.operations import operations_pending
 from wheel_udf.spark.failures import quiet_sql
 
 _OF_PURGATORY = ("pending", "cancel", "acts")
-_PLURAL = {"entry": "entries", "operation": "operations"}
-_DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted", "skip": "skipped an occurrence of"}
+_PLURAL = {"entry": "entries", "operation": "operations", "occurrence": "occurrences"}
+_DONE = {
+    "cancel": "cancelled",
+    "move": "moved",
+    "reroute": "rerouted",
+    "fire-now": "fired",
+    "skip": "skipped an occurrence of",
+    "pause": "paused",
+    "resume": "resumed",
+    "backfill": "added",
+}
+_ACTS = {
+    "cancel": acts.cancel,
+    "fire-now": acts.fire_now,
+    "skip": acts.skip,
+    "pause": acts.pause,
+    "resume": acts.resume,
+}
+"""Acts without arguments of their own."""
 
 
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
@@ -166,10 +188,19 @@ def _act(
     noun: str,
 ) -> None:
     picked = _picked(asked)
-    if asked.verb == "cancel":
-        count = acts.cancel(spark, work, picked, dry_run=asked.dry_run)
-    elif asked.verb == "skip":
-        count = acts.skip(spark, work, picked, dry_run=asked.dry_run)
+    if asked.verb == "backfill":
+        count = acts.backfill(
+            spark,
+            work,
+            picked,
+            from_ms=asked.begin,
+            to_ms=asked.end,
+            most=asked.most,
+            dry_run=asked.dry_run,
+        )
+        noun = "occurrence"
+    elif asked.verb in _ACTS:
+        count = _ACTS[asked.verb](spark, work, picked, dry_run=asked.dry_run)
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)

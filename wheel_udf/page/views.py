@@ -64,6 +64,8 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     if found["resting"] or found["held"]:
         resting, held = count_text(found["resting"]), count_text(found["held"])
         card["notes"].append(f"outside the wheel: {resting} resting between two generations, {held} held")
+    if found["paused"]:
+        card["notes"].append(f"outside the wheel: {count_text(found['paused'])} paused series")
     return card
 
 

@@ -12,7 +12,8 @@ runs or rests::
     what happened to this id?                            history_of            history, in_topics
     which operations of a purgatory are pending?         operations_pending    operations
     what happened to this operation?                     operation_history_of  operation_history
-    cancel, move, reroute by id or by predicate          acts.cancel, ...      acts
+    cancel, move, fire, pause, ... by id or predicate    acts.cancel, ...      acts, picked, changes
+    deliver occurrences of series again                  acts.backfill         backfill
                                                          (reads of Spark's state: state; of the slot store: in_store)
 
     direct    Spark's state -----------------------------> entries --selected--> acts --file--> checkpoint --> the job

@@ -48,9 +48,9 @@ PENDING_COLUMNS: Final = (
 delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
 without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
 ``occurrence`` how many it has had, ``anchor_ms`` the instant from which the rule counts, and ``spread_ms`` how much
-later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has paused
-the series, which then has no ``scheduled_at``. ``place`` is where the entry waits: ``state``, ``store``, or (direct
-mode, punctual delivery) ``sender``: an act comes too late for it."""
+later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has
+paused the series, which then has no ``scheduled_at``. ``place`` is where the entry waits: ``state``, ``store``, or
+(direct mode, punctual delivery) ``sender``: an act comes too late for it."""
 
 DEFAULT_STEPS: Final = 1_440
 """In how many steps a forecast counts later occurrences of series: of minutes, a day."""
@@ -144,7 +144,7 @@ def pending(
     if work.store is None:
         rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms)
         if as_of_ms is None:
-            rows = changed(rows, work.query)
+            rows = changed(rows, work.query, ids)
         return _to_output_columns(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
     if as_of_ms is None:
         rows = in_store.pending_now(spark, work.store, work.query, ids)

@@ -10,13 +10,16 @@ import pytest
 from pyspark.sql import functions as F
 
 from wheel_udf.commands.contract import Contract
-from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.errors import ActError, ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.job.picture import draw
+from wheel_udf.pending import acts
+from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, forecast, pending
+from wheel_udf.pending.history import history_of
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.schedule_operator import schedule
@@ -126,3 +129,117 @@ def test_a_forecast_counts_each_occurrence_up_to_the_horizon(job: Job, tmp_path:
     assert (tmp_path / "forecast.png").stat().st_size > 0
     with pytest.raises(ConfigError, match=r"^a forecast of too many steps: horizon = '2 days'; rule: up to "):
         forecast(pending(job.spark, job.work), "1 second", horizon="2 days")
+
+
+def test_a_paused_series_waits_until_it_is_resumed_and_has_missed_what_came_meanwhile(job: Job) -> None:
+    spark, ping = job.spark, Picked(["ping"])
+    job.run("10:05", command("ping", repeat="every 15 minutes"), command("once", delay="2 hours"))
+    everything = Picked(where="true")
+    assert acts.pause(spark, job.work, everything, dry_run=True) == 1, (
+        "an entry that is no series has no pause"
+    )
+    assert acts.pause(spark, job.work, everything) == 1
+    assert job.waiting() == {"ping": ("10:15", None, True), "once": ("12:00", "12:00", False)}
+    assert job.load("1 hour", "10:05", "3 hours") == [("12:00", "out", 1, 0, 0)]
+
+    job.run("10:50")
+    assert job.waiting()["ping"] == ("10:15", None, True)
+    (event,) = [each for each in history_of(spark, job.work, "ping", geometry=WHEEL) if each.what == "paused"]
+    assert (event.at_ms, event.deliver_at_ms) == (None, at_ms("10:15"))
+    assert [act(spark, job.work, ping) for act in (acts.pause, acts.skip, acts.fire_now)] == [0, 0, 0]
+    assert acts.move(spark, job.work, ping, to="deliver_at") == 0
+    assert acts.reroute(spark, job.work, ping, to="mail") == 1
+    assert job.waiting()["ping"] == ("10:15", None, True), "elsewhere, and still paused"
+
+    assert acts.resume(spark, job.work, everything, dry_run=True) == 1
+    assert acts.resume(spark, job.work, ping) == 1
+    assert job.waiting()["ping"] == ("10:15", "10:15", False)
+    account = job.run("11:05")
+    rows = spark.read.format("delta").load(str(job.folder / "tables" / "mail"))
+    # The first batch has the clock at which the job stopped, 10:50.
+    found = rows.select(_time("deliver_at"), "missed_before").orderBy("deliver_at").collect()
+    assert found == [("10:45", 2), ("11:00", 0)]
+    assert job.waiting()["ping"] == ("11:15", "11:15", False)
+    assert account == {"occurrences_fired": 2, "occurrences_missed": 2, "superseded": 3}
+    recorded = acts.audit(spark, job.checkpoint).orderBy("batch").collect()
+    assert [(row.act, row.rows) for row in recorded] == [("pause", 1), ("reroute", 1), ("resume", 1)]
+
+
+def test_a_pause_and_its_end_that_no_batch_has_taken_leave_the_series_as_it_was(job: Job) -> None:
+    job.run("10:05", command("ping", repeat="every 15 minutes", spread="1 minute"))
+    before = job.waiting()
+    assert acts.pause(job.spark, job.work, Picked(["ping"])) == 1
+    assert acts.resume(job.spark, job.work, Picked(["ping"])) == 1
+    assert job.waiting() == before
+    job.run("10:06")
+    assert job.waiting() == before
+
+
+def test_what_fires_now_is_released_once_and_a_series_goes_on_behind_it(job: Job) -> None:
+    job.run("10:05", command("ping", repeat="every 15 minutes"), command("once", delay="2 hours"))
+    assert acts.fire_now(job.spark, job.work, Picked(where="true"), dry_run=True) == 2
+    assert acts.fire_now(job.spark, job.work, Picked(where="true")) == 2
+    job.run("10:10")
+    # A series keeps the nominal time; the due time of another entry is the clock of the act.
+    assert job.fired() == [("once", "10:05", "10:05", None), ("ping", "10:15", "10:05", 0)]
+    job.run("10:20")
+    assert len(job.fired()) == 2
+    assert job.waiting() == {"ping": ("10:30", "10:30", False)}
+
+
+def test_a_backfill_delivers_the_occurrences_of_a_range_as_entries_of_their_own(job: Job) -> None:
+    spark = job.spark
+    job.run(
+        "10:35",
+        command("ping", repeat="every 15 minutes", value="payload", max_lateness="1 minute"),
+        command("cron", repeat="0 * * * *", value="other"),
+    )
+    before = job.waiting()
+    told = {"from_ms": at_ms("09:00"), "to_ms": at_ms("10:30")}
+    assert acts.backfill(spark, job.work, Picked(where="true"), dry_run=True, **told) == 4
+    assert acts.backfill(spark, job.work, Picked(where="true"), **told) == 4
+    added = {
+        "ping@2026-01-01T10:00:00Z": ("10:00", "10:00", False),
+        "ping@2026-01-01T10:15:00Z": ("10:15", "10:15", False),
+        "cron@2026-01-01T09:00:00Z": ("09:00", "09:00", False),
+        "cron@2026-01-01T10:00:00Z": ("10:00", "10:00", False),
+    }
+    assert job.waiting() == before | added
+    assert pending(spark, job.work, ids=["ping"]).count() == 1
+
+    account = job.run("10:36")
+    rows = spark.read.format("delta").load(str(job.folder / "tables" / "out"))
+    found = rows.where("schedule_id LIKE '%@%'").select("schedule_id", _time("deliver_at"), "value", "seq")
+    values = {row.schedule_id: (row.deliver_at, bytes(row.value)) for row in found.collect()}
+    assert values == {
+        name: (due, b"payload" if name.startswith("ping") else b"other") for name, (due, *_) in added.items()
+    }
+    assert job.waiting() == before, "the series are as they were"
+    assert account["fired"] == 4
+    assert acts.backfill(spark, job.work, Picked(["ping"]), **told) == 2
+    assert job.run("10:37") == account | {"duplicate": 2}, "the same within memory"
+
+
+def test_a_backfill_is_of_a_range_that_has_passed_and_of_a_bounded_number(job: Job) -> None:
+    job.run("10:05", command("ping", repeat="* * * * *"), command("x" * 500, repeat="@hourly"))
+
+    def refused(begin: str, end: str, name: str = "ping", **more: Any) -> str:
+        with pytest.raises(ActError) as fault:
+            acts.backfill(job.spark, job.work, Picked([name]), from_ms=at_ms(begin), to_ms=at_ms(end), **more)
+        return str(fault.value)
+
+    assert refused("09:00", "09:00").startswith(
+        "an empty range: to = '2026-01-01T09:00:00.000Z'; rule: after"
+    )
+    assert refused("09:00", "10:06").startswith(
+        "a range in the future: to = '2026-01-01T10:06:00.000Z'; rule: "
+    )
+    assert refused("09:00", "10:00", most=59) == (
+        "too many occurrences for an act: most = 'more than 59'; rule: up to 59; hint: a shorter range or fewer "
+        "series, or a larger bound (--most)"
+    )
+    assert refused("09:00", "10:00", most=0) == "not a number of occurrences: most = 0; rule: at least 1"
+    assert refused("09:00", "10:00", "x" * 500).startswith("an id is too long: schedule_id = '521 bytes'")
+    told = {"from_ms": at_ms("09:00"), "to_ms": at_ms("10:00")}
+    assert acts.backfill(job.spark, job.work, Picked(["ping"]), most=60, dry_run=True, **told) == 60
+    assert acts.audit(job.spark, job.checkpoint).isEmpty()

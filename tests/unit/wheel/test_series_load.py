@@ -7,11 +7,13 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, strategies as st
 
 from wheel_udf.policies.series import rule_of
 from wheel_udf.policies.series_load import SERIES_SCHEMA, Steps, later_occurrences
+from wheel_udf.policies.series_range import occurrences_in
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 T0_MS = 1_774_569_600_000
@@ -89,6 +91,19 @@ def test_every_second_of_a_year_is_counted_and_not_listed() -> None:
     for repeat in ("every 1 second", "* * * * * *"):
         found = load_of(year, series(repeat, T0_MS + SECOND_MS))
         assert [rows for _, _, rows, _ in found] == [21_598, *[21_600] * 1_459]
+
+
+def test_the_occurrences_in_a_range_begin_with_its_first_instant_and_end_before_its_last() -> None:
+    cron, every = (
+        json.dumps({"repeat": each, "time_zone": "UTC"}) for each in ("0 * * * *", "every 30 minutes")
+    )
+    texts = pa.chunked_array([[cron, every, cron, every]])
+    anchors = np.array([T0_MS, T0_MS + MINUTE_MS, T0_MS, T0_MS + HOUR_MS])
+    rows, at_ms = occurrences_in(texts, anchors, T0_MS - HOUR_MS, T0_MS + HOUR_MS, 100)
+    found = sorted(zip(rows.tolist(), ((at_ms - T0_MS) // MINUTE_MS).tolist(), strict=True))
+    assert found == [(0, -60), (0, 0), (1, 1), (1, 31), (2, -60), (2, 0)], "a period begins at its anchor"
+    rows, _ = occurrences_in(texts, anchors, T0_MS - 10**12, T0_MS, 100)
+    assert len(rows) > 100, "more than the bound: the search ended"
 
 
 RULES: list[tuple[dict[str, Any], int]] = [
