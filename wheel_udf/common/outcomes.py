@@ -5,6 +5,7 @@
     a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES
     an occurrence            one of OCCURRENCE_COUNTS, when the clock has passed it; its series stays pending
     a CANCEL                 one of CANCEL_OUTCOMES
+    a FIRE_NOW               one of FIRE_OUTCOMES
     an operation             pending, or one of OPERATION_OUTCOMES; the first three are rows of outcomes
     an event                 one of EVENT_COUNTS
 
@@ -27,7 +28,10 @@ CANCEL_OUTCOMES: Final = (
 OCCURRENCE_COUNTS: Final = ("occurrences_fired", "occurrences_missed", "occurrences_skipped")
 """How an occurrence of a series ends. These are not among the outcomes of schedules: a series is one schedule."""
 
-WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS)
+FIRE_OUTCOMES: Final = ("fire_applied", "fire_late", "fire_rejected")
+"""How a FIRE_NOW ends: what waited under its id is released, or nothing waited that it could release."""
+
+WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS, *FIRE_OUTCOMES)
 """What a shard of the wheel counts."""
 
 COMPLETED: Final = "completed"

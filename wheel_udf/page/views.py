@@ -13,6 +13,7 @@ from typing import Any, Final
 from wheel_udf.common.outcomes import (
     CANCEL_OUTCOMES,
     EVENT_COUNTS,
+    FIRE_OUTCOMES,
     OCCURRENCE_COUNTS,
     OPERATION_OUTCOMES,
     SCHEDULE_OUTCOMES,
@@ -155,6 +156,8 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         outcomes = {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
     groups = {name: [(word, counts[word]) for word in words] for name, words in outcomes.items()}
     first = next(iter(groups))
+    if any(counts.get(name) for name in FIRE_OUTCOMES):
+        groups["fires"] = [(name.removeprefix("fire_"), counts[name]) for name in FIRE_OUTCOMES]
     if any(counts.get(name) for name in OCCURRENCE_COUNTS):
         groups["occurrences"] = [
             (name.removeprefix("occurrences_"), counts[name]) for name in OCCURRENCE_COUNTS

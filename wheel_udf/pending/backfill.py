@@ -7,9 +7,9 @@
                                                        report-7@2026-11-02T09:00:00Z    deliver_at 2026-11-02 09:00
 
 Each occurrence is a SCHEDULE of its own, whose id is that of the series, ``@`` and the nominal time; its ``seq`` is
-that of the series. It has no ``max_lateness`` and no ``spread``, and fires like anything that is late: oldest first, under
-the limits of the job. The same act within ``memory`` counts as a repetition (``duplicate``); after it, it delivers
-again.
+that of the series. It has no ``max_lateness`` and no ``spread``, and fires like anything that is late: oldest first,
+under the limits of the job. The same act within ``memory`` counts as a repetition (``duplicate``); after it, it
+delivers again.
 
 The rows of this act carry the payload, because the shard of such an id does not hold the series.
 """

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT_VERSION: Final = 11
+FORMAT_VERSION: Final = 12
 """Version of a shard's state and of its checkpoint's identity. Checkpoints of another version are refused."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
+from wheel_udf.delivery.summary import Summary
 from wheel_udf.job.picture import draw
 from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
@@ -48,6 +50,7 @@ class Job:
 
     spark: SparkSession
     folder: Path
+    summary: list[str] = field(default_factory=list)
 
     @property
     def checkpoint(self) -> str:
@@ -76,6 +79,13 @@ class Job:
             trigger="available-now",
             on_batch=reports.append,
         ).awaitTermination()
+        summary = Summary()
+        for report in reports:
+            summary.add(report)
+        assert summary.commands_close
+        self.summary = [
+            line for line in summary.render().splitlines() if re.match("  (sched|canc|fires)", line)
+        ]
         return {name: count for name, count in reports[-1].counts.items() if count}
 
     def fired(self) -> list[tuple[Any, ...]]:
@@ -243,3 +253,40 @@ def test_a_backfill_is_of_a_range_that_has_passed_and_of_a_bounded_number(job: J
     told = {"from_ms": at_ms("09:00"), "to_ms": at_ms("10:00")}
     assert acts.backfill(job.spark, job.work, Picked(["ping"]), most=60, dry_run=True, **told) == 60
     assert acts.audit(job.spark, job.checkpoint).isEmpty()
+
+
+def test_a_command_fires_what_waits_under_its_id_with_the_batch_that_reads_it(job: Job) -> None:
+    job.run("10:05", command("ping", repeat="every 15 minutes"), command("once", delay="2 hours", value="v"))
+    fires = [command(name, "10:06", op="FIRE_NOW", destination=None) for name in ("ping", "once", "nobody")]
+    account = job.run("10:06", *fires, command("bad", op="FIRE_NOW", event_time="soon"))
+    # The batch that reads them has the clock of the run before.
+    assert job.fired() == [("once", "10:05", "10:05", None), ("ping", "10:15", "10:05", 0)]
+    told = {"fired": 1, "occurrences_fired": 1, "fire_applied": 2, "fire_late": 1, "fire_rejected": 1}
+    assert account == told
+    assert job.waiting() == {"ping": ("10:30", "10:30", False)}
+
+    late = command("once", "10:07", op="FIRE_NOW")
+    assert job.run("10:07", late) == told | {"fire_late": 2}
+    assert job.summary == [
+        "  schedules   2 = 1 pending + 1 fired + 0 missed + 0 cancelled + 0 superseded + 0 duplicate + 0 rejected",
+        "  cancels     0 = 0 applied + 0 waiting + 0 late + 0 superseded + 0 duplicate + 0 rejected",
+        "  fires       5 = 2 applied + 2 late + 1 rejected",
+    ]
+
+
+def test_a_command_to_fire_an_older_version_or_one_that_is_cancelled_with_it_is_late(job: Job) -> None:
+    job.run("10:05", command("a", delay="2 hours", seq=1), command("b", delay="2 hours", seq=1))
+    account = job.run(
+        "10:06",
+        command("a", "10:06", delay="3 hours", seq=3),
+        command("a", "10:06", op="FIRE_NOW", seq=2),
+        command("b", "10:06", op="CANCEL", seq=2),
+        command("b", "10:06", op="FIRE_NOW", seq=2),
+        command("c", "10:06", delay="3 hours", seq=1),
+        command("c", "10:06", op="FIRE_NOW", seq=1),
+    )
+    assert [row[0] for row in job.fired()] == ["c"]
+    assert job.waiting() == {"a": ("13:06", "13:06", False)}
+    assert account == {
+        "superseded": 1, "cancelled": 1, "applied": 1, "fired": 1, "fire_applied": 1, "fire_late": 2,
+    }  # fmt: skip
