@@ -133,8 +133,26 @@ def cancel(
     Raises:
         ContractError: An argument that must be a column is not one.
     """
-    columns = _columns(schedule_id=schedule_id, seq=seq, event_time=event_time)
-    return frame.select(*columns, F.lit("CANCEL").alias("op"), F.lit(None).cast("string").alias("delay"))
+    return _of_ids(frame, "CANCEL", schedule_id=schedule_id, seq=seq, event_time=event_time)
+
+
+def fire_now(
+    frame: DataFrame, *, schedule_id: Named, seq: Named | None = None, event_time: Named | None = None
+) -> DataFrame:
+    """Builds FIRE_NOW commands, one for each row: what waits under the id is released at once; of a series the next
+    occurrence. Otherwise as :func:`cancel`.
+
+    Args:
+        frame: The rows.
+        schedule_id: The id.
+        seq: The highest version that it releases; by default `event_time` in ms.
+        event_time: When the command was made; by default the time of the batch that reads it.
+    """
+    return _of_ids(frame, "FIRE_NOW", schedule_id=schedule_id, seq=seq, event_time=event_time)
+
+
+def _of_ids(frame: DataFrame, op: str, **given: Any) -> DataFrame:
+    return frame.select(*_columns(**given), F.lit(op).alias("op"), F.lit(None).cast("string").alias("delay"))
 
 
 def _values(**given: Any) -> Iterator[Column]:

@@ -5,6 +5,7 @@ three values.
 
     producer.produce("commands", **kafka.schedule("order-7", delay="30 minutes", destination="close", value=b"7"))
     producer.produce("commands", **kafka.cancel("order-7"))
+    producer.produce("commands", **kafka.fire_now("order-8"))
     producer.produce("commands", **kafka.put_back(delivery, delay="5 minutes"))
 
     preset     key of the record        value                          headers
@@ -153,6 +154,33 @@ def cancel(
         ContractError: An argument breaks the contract.
     """
     fields = _fields("CANCEL", schedule_id, seq=seq, event_time=event_time)
+    return _record(fields, None, key, (), preset)
+
+
+def fire_now(
+    schedule_id: str | int,
+    *,
+    key: bytes | str | None = None,
+    seq: int | None = None,
+    event_time: Instant | None = None,
+    preset: Preset = "native",
+) -> Record:
+    """Builds the record of a FIRE_NOW: what waits under the id is released at once; of a series the next occurrence.
+
+    Args:
+        schedule_id: The id.
+        key: As in :func:`cancel`.
+        seq: The highest version that it releases; by default the offset of the record.
+        event_time: When the command was made; by default the timestamp of the record.
+        preset: The preset of the job that reads the topic.
+
+    Returns:
+        The arguments of ``Producer.produce``.
+
+    Raises:
+        ContractError: An argument breaks the contract.
+    """
+    fields = _fields("FIRE_NOW", schedule_id, seq=seq, event_time=event_time)
     return _record(fields, None, key, (), preset)
 
 

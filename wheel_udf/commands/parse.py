@@ -8,8 +8,8 @@ contract does not raise: it gets an ``error_code``.
 input column            accepted types, and meaning
 ======================  ==================================================================================
 ``schedule_id``         string or a whole number (42 is the id ``42``); 1 to 512 bytes of UTF-8 without NUL
-``op``                  string: SCHEDULE (also null or empty), REPLACE, CANCEL, RETRY (only beside ``attempt``);
-                        case and outer blanks ignored
+``op``                  string: SCHEDULE (also null or empty), REPLACE, CANCEL, FIRE_NOW, RETRY (only beside
+                        ``attempt``); case and outer blanks ignored
 ``seq``                 a whole number, or a float, decimal or text that is one; null: ``event_time`` in ms
 ``deliver_at``          timestamp, timestamp_ntz, date or ISO 8601 text; no zone = UTC; parts of a ms round up
 ``delay``               text in the grammar of :mod:`wheel_udf.common.durations`; counts from ``event_time``
@@ -52,9 +52,10 @@ A series has no ``deliver_at_ms``: the wheel computes its occurrences (:mod:`whe
 beginning of its own, the first one is the first after ``event_time``; with one, the first that is not before it.
 
 Rejects carry the original row in ``record`` (:mod:`wheel_udf.commands.records`); key, value and headers of more
-than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was CANCEL; ``schedule_id`` is cut to
-512 characters, and null if it was not UTF-8; ``destination`` is cut to 249 characters; ``deliver_at_ms`` is null
-outside of the years 1900 to 9999; ``event_time_ms`` is null where it was unusable, so that it cannot move a clock.
+than ``max_value_bytes`` are in their own columns alone. Their ``op`` is 1 if it was CANCEL, 2 if FIRE_NOW;
+``schedule_id`` is cut to 512 characters, and null if it was not UTF-8; ``destination`` is cut to 249 characters;
+``deliver_at_ms`` is null outside of the years 1900 to 9999; ``event_time_ms`` is null where it was unusable, so that it
+cannot move a clock.
 
 Projections between the steps keep the optimizer from copying one expression into all its uses; generated code is kept
 to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_code`).
@@ -107,7 +108,7 @@ from wheel_udf.commands.tier_columns import delay_error_column, delay_level_colu
 from wheel_udf.common.command_facts import FIRST_DUE_MS, MAX_ID_BYTES
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.errors import ContractError
-from wheel_udf.shard.rows import CANCEL, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, FIRE_NOW_OP, SCHEDULE
 
 _NAMES: Final = (
     *COMMAND_FIELDS,
@@ -151,14 +152,14 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
 
     Returns:
         One row for each row of ``commands``: ``schedule_id`` string, ``op`` byte (0 schedule or replace, 1
-        cancel), ``seq`` long, ``seq_given`` boolean, ``deliver_at_ms`` long (UTC epoch ms, null for a cancel;
-        with delay levels, when it is to be released), ``event_time_ms`` long, ``destination`` string, ``key``
+        cancel, 2 fire now), ``seq`` long, ``seq_given`` boolean, ``deliver_at_ms`` long (UTC epoch ms, null but for a
+        schedule; with delay levels, when it is to be released), ``event_time_ms`` long, ``destination`` string, ``key``
         binary, ``value`` binary, ``headers`` string (the JSON of :data:`wheel_udf.commands.readers.HEADERS`),
         ``max_lateness_ms`` long; and for rejected rows alone ``error_code``, ``error_message``, ``record`` and
         ``source``, all string (``source`` of good rows too where the input has ``source_seq``). With delay
         levels also ``delay_level_ms`` long (the span of its level) and ``level_error_ms`` long, both null
         without a level. With ``op`` and ``attempt`` also the columns of
-        :data:`wheel_udf.commands.retry_columns.OUTPUT`. A good cancel has neither payload nor destination. All
+        :data:`wheel_udf.commands.retry_columns.OUTPUT`. Only a schedule has payload and destination. All
         strings are valid UTF-8.
 
     Raises:
@@ -181,8 +182,8 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     common = common_rules(given, contract)
     schedules, of_series = schedule_rules(given, contract), series.rules(given, contract)
     schedules += retry.rules(given)
-    # Only the common rules apply to a CANCEL.
-    rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
+    # Only the common rules apply to a CANCEL and a FIRE_NOW.
+    rules = [*common, Rule(None, F.col("_op") != SCHEDULE, read.null("string")), *schedules]
     code = first_broken(rules)
     if of_series:
         is_asked = (F.col("_op") == SCHEDULE) & series.is_given(given)
@@ -228,7 +229,8 @@ def _op_of(given: Inputs) -> Column:
 def _op(column: Column, kind: T.DataType, *, takes_retries: bool) -> Column:
     word = F.lower(F.btrim(read.text(column, kind), F.lit(BLANKS)))
     is_schedule = word.isNull() | word.isin("", "schedule", "replace", *(["retry"] if takes_retries else []))
-    return F.when(is_schedule, SCHEDULE).when(word == "cancel", CANCEL).cast("byte")
+    known = F.when(is_schedule, SCHEDULE).when(word == "cancel", CANCEL).when(word == "fire_now", FIRE_NOW_OP)
+    return known.cast("byte")
 
 
 def _derive(given: Inputs, at_ms: Column) -> list[Column]:
@@ -247,7 +249,7 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
     """The columns of good rows."""
     rejected = F.col("_code").isNotNull()
     schedule = F.coalesce(F.col("_op"), F.lit(SCHEDULE).cast("byte")) == SCHEDULE
-    carried = rejected | schedule  # a good CANCEL carries nothing
+    carried = rejected | schedule  # a good CANCEL carries nothing, nor does a FIRE_NOW
     name, due_ms, made_ms = F.col("_id"), F.col("_due_ms"), F.col("_made_ms")
     wheel_ms = (
         due_ms
@@ -270,7 +272,7 @@ def _outcome(given: Inputs, contract: Contract) -> list[Column]:
     lateness_ms = F.coalesce("_lateness_ms", F.lit(contract.max_lateness_ms)).cast("long")
     return [
         F.when(rejected, readable_name).otherwise(name).alias("schedule_id"),
-        F.when(schedule, SCHEDULE).otherwise(CANCEL).cast("byte").alias("op"),
+        F.coalesce(F.col("_op"), F.lit(SCHEDULE).cast("byte")).alias("op"),
         F.when(seq_given, F.col("_seq")).otherwise(own_seq).alias("seq"),
         seq_given.alias("seq_given"),
         F.when(schedule & is_kept, wheel_ms).alias("deliver_at_ms"),

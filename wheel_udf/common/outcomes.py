@@ -6,6 +6,7 @@
     what was not delivered   fired, and comes back as one more schedule, counted as RETRIED
     an occurrence            one of OCCURRENCE_COUNTS, when the clock has passed it; its series stays pending
     a CANCEL                 one of CANCEL_OUTCOMES
+    a FIRE_NOW               one of FIRE_OUTCOMES
     an operation             pending, or one of OPERATION_OUTCOMES; the first three are rows of outcomes
     an event                 one of EVENT_COUNTS
 
@@ -34,7 +35,10 @@ OCCURRENCE_COUNTS: Final = ("occurrences_fired", "occurrences_missed", "occurren
 RETRIED: Final = "retried"
 """How many entries came back because they could not be delivered; each is one more among the schedules."""
 
-WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS, RETRIED)
+FIRE_OUTCOMES: Final = ("fire_applied", "fire_late", "fire_rejected")
+"""How a FIRE_NOW ends: what waited under its id is released, or nothing waited that it could release."""
+
+WHEEL_COUNTS: Final = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, *OCCURRENCE_COUNTS, *FIRE_OUTCOMES, RETRIED)
 """What a shard of the wheel counts."""
 
 COMPLETED: Final = "completed"

@@ -14,6 +14,7 @@ from wheel_udf.common.durations import parse_duration_ms
 from wheel_udf.common.outcomes import (
     CANCEL_OUTCOMES,
     EVENT_COUNTS,
+    FIRE_OUTCOMES,
     OCCURRENCE_COUNTS,
     OPERATION_OUTCOMES,
     SCHEDULE_OUTCOMES,
@@ -155,7 +156,7 @@ class BatchReport:
         """What is accounted for, and its outcomes (besides pending)."""
         if self.purgatory:
             return {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
-        return {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES}
+        return {"schedules": SCHEDULE_OUTCOMES, "cancels": CANCEL_OUTCOMES, "fires": FIRE_OUTCOMES}
 
     @property
     def occurrences(self) -> dict[str, int]:

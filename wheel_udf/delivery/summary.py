@@ -11,10 +11,10 @@ for.
       clock       2026-01-01T10:00:00Z, next due 2026-01-01T10:05:00Z
       identities  every command accounted for: yes; cancelled = applied: yes
 
-With series there is a line ``occurrences 12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of
-series that have ended; with retries, how many entries came back, and dead letters. In the tiered mode ``2 near + 5
-far`` stands for ``7 pending``. Under an event or simulated clock, whose batches span any amount of the data's time, the
-line about lateness reads::
+With FIRE_NOW there is a line ``fires  3 = 2 applied + 1 late + 0 rejected``. With series there is a line ``occurrences
+12 = 9 fired + 3 missed + 0 skipped``, and among the schedules the number of series that have ended; with retries, how
+many entries came back, and dead letters. In the tiered mode ``2 near + 5 far`` stands for ``7 pending``. Under an event
+or simulated clock, whose batches span any amount of the data's time, the line about lateness reads::
 
     released    within 13.6 d of data time after due (p50 6.0 d, p99 12.6 d); one batch spans up to 13.6 d of data
 
@@ -148,6 +148,8 @@ class Summary:
         for title, outcomes in report.accounts.items():
             # The counts of cancels are named without the prefix that distinguishes them from those of schedules.
             counted = {key.removeprefix(f"{title[:-1]}_"): self._count(key) for key in outcomes}
+            if title in _NAMED_IF_ANY and not any(counted.values()):
+                continue
             waiting = {} if lines else report.waiting
             lines.append(_account(title, waiting | counted))
         if more := self._count("generations"):
@@ -176,5 +178,5 @@ def _account(title: str, outcomes: Mapping[str, int]) -> str:
     return f"  {title:<10}  {total:,} = {terms}"
 
 
-_NAMED_IF_ANY = ("ended", "dead")
+_NAMED_IF_ANY = ("ended", "dead", "fires")
 _CLOSES = {True: "yes", False: "NO"}

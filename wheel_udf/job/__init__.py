@@ -8,7 +8,7 @@
                     secrets      |                  query        sinks         |--> metering: metrics, health, batch log
                                  +--> replay: a planned batch keeps its settings
                                  +--> dry_run: everything that can be checked before a run
-                                 +--> verbs: pending, forecast, history, acts; cancel, move, reroute
+                                 +--> verbs: pending, forecast, history, acts; cancel, move, reroute, ...
                                  +--> ui: serves the page
                                  +--> moves: export, import; repair: a damaged checkpoint
     command line --> cli (all verbs, by verbs.toml; console command wheel-udf)

@@ -26,6 +26,7 @@ from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.policies.series import upcoming
 from wheel_udf.recurrence.local_times import zone_of
 from wheel_udf.recurrence.occurrences import occurrences_of
+from wheel_udf.shard.rows import PAUSED_MS
 
 _MOST: Final = 100_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,6 +77,8 @@ def _of_job(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> No
             print_line(f"{name}:")
         if row is None:
             print_line(f"{name} is not pending")
+        elif row.repeat is not None and row.deliver_at_ms == PAUSED_MS:
+            print_line(f"{name} is paused")
         elif row.repeat is None:
             _print([row.deliver_at_ms - (row.level_error_ms or 0)], "UTC", print_line, "")
         else:

@@ -1,15 +1,21 @@
-"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, skip.
+"""The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, fire-now; of series skip,
+pause, resume, backfill.
 
 ::
 
     wheel-udf pending  --config FILE [--id ID]... [--where SQL] [--limit N | --count] [--as-of INSTANT]
-    wheel-udf forecast --config FILE [--where SQL] [--every '1 minute'] [--png FILE] [--as-of INSTANT]
+    wheel-udf forecast --config FILE [--where SQL] [--every '1 minute'] [--horizon '1 day'] [--png FILE]
+                       [--as-of INSTANT]
     wheel-udf history  --config FILE --id ID
     wheel-udf acts     --config FILE
     wheel-udf cancel   --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf move     --config FILE (--id ID | --where SQL)... --to SQL [--dry-run]
     wheel-udf reroute  --config FILE (--id ID | --where SQL)... --to NAME [--dry-run]
+    wheel-udf fire-now --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf skip     --config FILE (--id ID | --where SQL)... [--dry-run]
+    wheel-udf backfill --config FILE (--id ID | --where SQL)... --from INSTANT --to INSTANT [--most N] [--dry-run]
+    wheel-udf pause    --config FILE (--id ID | --where SQL)... [--dry-run]
+    wheel-udf resume   --config FILE (--id ID | --where SQL)... [--dry-run]
 
 They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
 line (if there is none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and
@@ -22,16 +28,16 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.picture import draw
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
@@ -40,12 +46,26 @@ from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.spark.failures import quiet_sql
 
-_DAY_MS = 86_400_000
-_LAST_DAY = 2_932_896
-"""Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""
 _OF_PURGATORY = ("pending", "cancel", "acts")
-_PLURAL = {"entry": "entries", "operation": "operations"}
-_DONE = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted", "skip": "skipped an occurrence of"}
+_PLURAL = {"entry": "entries", "operation": "operations", "occurrence": "occurrences"}
+_DONE = {
+    "cancel": "cancelled",
+    "move": "moved",
+    "reroute": "rerouted",
+    "fire-now": "fired",
+    "skip": "skipped an occurrence of",
+    "pause": "paused",
+    "resume": "resumed",
+    "backfill": "added",
+}
+_ACTS = {
+    "cancel": acts.cancel,
+    "fire-now": acts.fire_now,
+    "skip": acts.skip,
+    "pause": acts.pause,
+    "resume": acts.resume,
+}
+"""Acts without arguments of their own."""
 
 
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
@@ -128,9 +148,10 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, pri
     shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
     # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
     scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
-    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "repeat", "occurrence", "place")
+    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "repeat", "occurrence")
+    paused = F.when(F.col("paused"), F.col("paused")).alias("paused")
     _say_rows(
-        shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, *_payload(asked)),
+        shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, paused, "place", *_payload(asked)),
         print_line,
         _none(asked, "entries"),
     )
@@ -139,7 +160,8 @@ def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, pri
 def _forecast(
     spark: SparkSession, work: PendingWork, asked: argparse.Namespace, print_line: PrintLine
 ) -> None:
-    steps = forecast(_rows(spark, work, asked), asked.every).persist()
+    rows, clock_ms = _rows(spark, work, asked), _clock_ms(spark, work, asked.as_of)
+    steps = forecast(rows, asked.every, horizon=asked.horizon, clock_ms=clock_ms).persist()
     try:
         _say_rows(steps, print_line, _none(asked, "entries"))
         if asked.png is not None and steps.isEmpty():
@@ -151,40 +173,11 @@ def _forecast(
         steps.unpersist()
 
 
-def draw(steps: DataFrame, file: Path) -> None:
-    """Draws the forecast: rows due in each step, by destination (the eight largest). Without years above 9999."""
-    if (missing := missing_package("matplotlib", "demo", "--png")) is not None:
-        raise missing
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    # As numbers: pandas has no instants beyond 2262.
-    day = (F.unix_millis("due_from") / _DAY_MS).alias("day")
-    drawn = steps.select(day, "destination", "rows").where(F.col("day") < _LAST_DAY).toPandas()
-    table = drawn.pivot_table(index="day", columns="destination", values="rows", aggfunc="sum").fillna(0)
-    largest = table.sum().sort_values(ascending=False).index
-    named = table[list(largest[:8])].assign(
-        **({"others": table[list(largest[8:])].sum(axis=1)} if len(largest) > 8 else {})
-    )
-    figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
-    # Bars, because steps without rows are left out, and a line would bridge them. A bar is as wide as the nearest two
-    # steps are apart.
-    apart = named.index.to_series().diff().min()
-    width = apart if len(named) > 1 else 0.01
-    base = 0 * named.iloc[:, 0]
-    for destination in named.columns:
-        axes.bar(named.index, named[destination], width=width, bottom=base, align="edge", label=destination)
-        base = base + named[destination]
-    axes.set(title="what falls due, by destination", xlabel="due (UTC)", ylabel="rows a step")
-    axes.xaxis_date()
-    axes.set_xlim(right=min(axes.get_xlim()[1], _LAST_DAY))
-    axes.legend(loc="upper right", fontsize="small")
-    figure.autofmt_xdate()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
+def _clock_ms(spark: SparkSession, work: PendingWork, as_of_ms: int | None) -> int:
+    """The clock from which a forecast looks ahead."""
+    if as_of_ms is not None and identity_of(work.query).clock == "processing":
+        return as_of_ms
+    return acts.store_clock_ms(spark, work)
 
 
 def _act(
@@ -195,10 +188,19 @@ def _act(
     noun: str,
 ) -> None:
     picked = _picked(asked)
-    if asked.verb == "cancel":
-        count = acts.cancel(spark, work, picked, dry_run=asked.dry_run)
-    elif asked.verb == "skip":
-        count = acts.skip(spark, work, picked, dry_run=asked.dry_run)
+    if asked.verb == "backfill":
+        count = acts.backfill(
+            spark,
+            work,
+            picked,
+            from_ms=asked.begin,
+            to_ms=asked.end,
+            most=asked.most,
+            dry_run=asked.dry_run,
+        )
+        noun = "occurrence"
+    elif asked.verb in _ACTS:
+        count = _ACTS[asked.verb](spark, work, picked, dry_run=asked.dry_run)
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)

@@ -144,7 +144,7 @@ def _each(metric: str, values: Mapping[str, Value]) -> Iterator[Sample]:
 
 def _account(report: BatchReport) -> Iterator[Sample]:
     """The outcomes of the commands, since the checkpoint began."""
-    prefixes = {"cancels": "cancel_", "events": "event_"}
+    prefixes = {"cancels": "cancel_", "events": "event_", "fires": "fire_"}
     for title, outcomes in report.accounts.items():
         counts = {name.removeprefix(prefixes.get(title, "")): report.counts.get(name, 0) for name in outcomes}
         if title == "events":

@@ -39,6 +39,7 @@ from wheel_udf.page.hour import hour_of
 from wheel_udf.page.shard_sums import (
     EDGES_MS,
     HELD,
+    PAUSED,
     RESTING,
     SUMS_SCHEMA,
     sums_of_entries,
@@ -113,7 +114,7 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     Returns:
         ``runs`` (whether the job does), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as
         far as the shards were informed), ``counts`` by outcome, ``cells`` (level, slot, rows), ``steps`` (destination
-        to step to rows), ``resting`` and ``held`` (of a purgatory).
+        to step to rows), ``resting`` and ``held`` (of a purgatory), ``paused`` (series).
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
@@ -136,7 +137,7 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
 
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Adds up rows of :data:`.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting`` and ``held``."""
+    """Adds up rows of :data:`.shard_sums.SUMS_SCHEMA` to ``cells``, ``steps``, ``resting``, ``held`` and ``paused``."""
     places: Counter[tuple[int, int]] = Counter()
     steps: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for row in sums:
@@ -147,6 +148,7 @@ def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "steps": {name: dict(counts) for name, counts in steps.items()},
         "resting": places[RESTING, 0],
         "held": places[HELD, 0],
+        "paused": places[PAUSED, 0],
     }
 
 

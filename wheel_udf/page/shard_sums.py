@@ -22,10 +22,12 @@ import pyarrow as pa
 from wheel_udf.common import geometry as geometry_of
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
+from wheel_udf.shard.rows import PAUSED_MS
 from wheel_udf.shard.shard_text import chunks_from_text
 
-RESTING, HELD = -3, -4
-"""Levels of operations outside the wheel: between two generations, or held until their id is known to be free."""
+RESTING, HELD, PAUSED = -3, -4, -5
+"""Levels of what is outside the wheel: operations between two generations, or held until their id is known to be free;
+paused series."""
 
 _S, _MIN, _H, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -45,8 +47,8 @@ SUMS_SCHEMA: Final = pa.schema(
         ("rows", pa.int64()),
     ]
 )
-"""Entries by place: ``level`` from 1 (or :data:`RESTING`, :data:`HELD`, whose ``slot`` is 0 and ``step`` -1), absolute
-``slot`` on that level, ``step`` of :data:`EDGES_MS`.
+"""Entries by place: ``level`` from 1 (or :data:`RESTING`, :data:`HELD`, :data:`PAUSED`, whose ``slot`` is 0 and
+``step`` -1), absolute ``slot`` on that level, ``step`` of :data:`EDGES_MS`.
 """
 
 _KEYS: Final = ["level", "slot", "destination", "step"]
@@ -99,7 +101,13 @@ def _in_wheel(rows: pa.Table, due_column: str, wheel: Wheel, clock_ms: int) -> p
     due_ms = rows[due_column].to_numpy()
     steps = np.searchsorted(np.array(EDGES_MS), due_ms - np.int64(clock_ms), side="left")
     levels = geometry_of.levels_of(wheel, due_ms, clock_ms)
-    return _grouped(rows, levels, geometry_of.slots_of(wheel, levels, due_ms), steps)
+    slots = geometry_of.slots_of(wheel, levels, due_ms)
+    is_paused = due_ms == PAUSED_MS
+    levels, slots, steps = (
+        np.where(is_paused, outside, inside)
+        for outside, inside in ((PAUSED, levels), (0, slots), (-1, steps))
+    )
+    return _grouped(rows, levels.astype(np.int32), slots, steps)
 
 
 def _grouped(rows: pa.Table, levels: npt.NDArray[np.int32], slots: object, steps: object) -> pa.Table:

@@ -77,7 +77,7 @@ def _pending_tile(subject: Subject, figures: Figures, now_ms: int) -> dict[str, 
     if found is None:
         return _tile("pending")
     if not subject.is_tiered:
-        outside = {"resting": found["resting"], "held": found["held"]}
+        outside = {name: found[name] for name in ("resting", "held", "paused")}
         note = ", ".join(f"{count_text(rows)} {name}" for name, rows in outside.items() if rows)
         return _tile("pending", count_text(found["pending"]), note or f"{subject.noun}, exact")
     near, store, exact = found["pending"], value_of(figures, "store"), figures["exact"]

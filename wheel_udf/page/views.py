@@ -13,6 +13,7 @@ from typing import Any, Final
 from wheel_udf.common.outcomes import (
     CANCEL_OUTCOMES,
     EVENT_COUNTS,
+    FIRE_OUTCOMES,
     OCCURRENCE_COUNTS,
     OPERATION_OUTCOMES,
     SCHEDULE_OUTCOMES,
@@ -64,6 +65,8 @@ def wheel(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
     if found["resting"] or found["held"]:
         resting, held = count_text(found["resting"]), count_text(found["held"])
         card["notes"].append(f"outside the wheel: {resting} resting between two generations, {held} held")
+    if found["paused"]:
+        card["notes"].append(f"outside the wheel: {count_text(found['paused'])} paused series")
     return card
 
 
@@ -153,6 +156,8 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         outcomes = {"operations": OPERATION_OUTCOMES, "events": EVENT_COUNTS}
     groups = {name: [(word, counts[word]) for word in words] for name, words in outcomes.items()}
     first = next(iter(groups))
+    if any(counts.get(name) for name in FIRE_OUTCOMES):
+        groups["fires"] = [(name.removeprefix("fire_"), counts[name]) for name in FIRE_OUTCOMES]
     if any(counts.get(name) for name in OCCURRENCE_COUNTS):
         groups["occurrences"] = [
             (name.removeprefix("occurrences_"), counts[name]) for name in OCCURRENCE_COUNTS

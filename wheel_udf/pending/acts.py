@@ -1,5 +1,5 @@
-"""Cancels, moves, reroutes and skips pending entries, by id or by predicate; from any process, whether the job runs or
-rests.
+"""Cancels, moves, reroutes, fires and skips pending entries, pauses and resumes series, by id or by predicate; from any
+process, whether the job runs or rests.
 
 An act adds rows and changes none. Each selected entry gets a row with a higher version, ``(seq, amend)`` with the same
 ``seq``, and the wheel handles that row like a command of a producer::
@@ -9,8 +9,18 @@ An act adds rows and changes none. Each selected entry gets a row with a higher 
     move      SCHEDULE (seq, amend + 1), new due time  the old entry superseded   the new one superseded
     reroute   SCHEDULE (seq, amend + 1), new           the same                   the same
               destination
+    fire-now  SCHEDULE (seq, amend + 1), due at the    the same                   the same
+              clock
     skip      SCHEDULE (seq, amend + 1), the next      skipped                    the same
               occurrence of a series
+    pause     SCHEDULE (seq, amend + 1), due never     the old entry superseded   the same, if the series has ended
+    resume    SCHEDULE (seq, amend + 1), due at the    the same                   the same
+              nominal time again
+    backfill  SCHEDULE of other ids, see               pending
+              :mod:`~wheel_udf.pending.backfill`
+
+A paused series keeps its nominal time, from which it goes on: the occurrences of a pause are missed ones, as after an
+outage (:mod:`wheel_udf.policies.series`).
 
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
@@ -30,8 +40,6 @@ per row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from pyspark.errors import PySparkException
@@ -47,64 +55,15 @@ from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows
 from wheel_udf.pending.audit import audit, record_act
+from wheel_udf.pending.backfill import backfill
+from wheel_udf.pending.changes import SERIES, Change
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.shard.rows import CANCEL, SCHEDULE
+from wheel_udf.pending.picked import Picked, require_utf8
+from wheel_udf.shard.rows import CANCEL
 from wheel_udf.spark.failures import first_line
 
-__all__ = ["Picked", "audit", "cancel", "move", "reroute", "skip"]
-
-
-@dataclass(frozen=True)
-class Picked:
-    """Selects the pending entries of an act: by ids, by a predicate, or by both (entries that match both).
-
-    Attributes:
-        ids: Values of ``schedule_id``; None for any.
-        where: SQL over :data:`~wheel_udf.pending.entries.PENDING_COLUMNS`; None for any.
-
-    Raises:
-        ActError: Neither is given, or one is not UTF-8. To select all entries, say ``where="true"``.
-    """
-
-    ids: Sequence[str] | None = None
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.ids is None and self.where is None:
-            raise ActError(
-                "an act without ids and without a predicate",
-                field="where",
-                rule="at least one of ids and where",
-                hint="where: true selects all pending entries",
-            )
-        for each in self.ids or ():
-            require_utf8("id", each)
-        require_utf8("where", self.where)
-
-    def of(self, rows: DataFrame, id_column: str = "schedule_id") -> DataFrame:
-        """Returns the selected rows of a table whose ids are in `id_column`.
-
-        Raises:
-            ActError: Spark cannot parse the predicate, or it is not a boolean expression over one row.
-        """
-        if self.ids is not None:
-            rows = rows.where(F.col(id_column).isin(list(self.ids)))
-        if self.where is None:
-            return rows
-        try:
-            return rows.where(F.expr(self.where))
-        except PySparkException as fault:
-            raise ActError(
-                f"this predicate cannot be used ({first_line(str(fault))})",
-                field="where",
-                value=self.where,
-                rule=f"SQL over {', '.join(rows.columns)}",
-            ) from None
-
-    def __str__(self) -> str:
-        parts = [] if self.ids is None else [f"schedule_id in {list(self.ids)!r}"]
-        return " and ".join([*parts, *([] if self.where is None else [f"({self.where})"])])
+__all__ = ["Picked", "audit", "backfill", "cancel", "fire_now", "move", "pause", "reroute", "resume", "skip"]
 
 
 def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
@@ -123,11 +82,11 @@ def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
         ActError: The predicate cannot be used, the change is out of bounds, or too many conflicting acts.
         CheckpointError: There is no checkpoint, or it is damaged.
     """
-    return _act(spark, work, picked, _Change("cancel", "", op=CANCEL), dry_run=dry_run)
+    return _act(spark, work, picked, Change("cancel", "", due="none"), dry_run=dry_run)
 
 
 def move(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry_run: bool = False) -> int:
-    """Changes the due time of pending entries; otherwise as :func:`cancel`.
+    """Changes the due time of pending entries; otherwise as :func:`cancel`. Paused series are not selected.
 
     Args:
         spark: A session.
@@ -137,7 +96,9 @@ def move(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry
             interval 1 hour``.
         dry_run: Count the entries and change nothing.
     """
-    return _act(spark, work, picked, _Change("move", f"to {to}", due=to), dry_run=dry_run)
+    return _act(
+        spark, work, picked, Change("move", f"to {to}", of="NOT paused", due="given", to=to), dry_run=dry_run
+    )
 
 
 def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, dry_run: bool = False) -> int:
@@ -156,11 +117,12 @@ def reroute(spark: SparkSession, work: PendingWork, picked: Picked, *, to: str, 
     if allowed is not None and AllowList(allowed).first(to) is None:
         rule = f"one of {shortened(allowed)}"
         raise ActError("not an allowed destination", field="to", value=to, rule=rule)
-    return _act(spark, work, picked, _Change("reroute", f"to {to}", destination=to), dry_run=dry_run)
+    return _act(spark, work, picked, Change("reroute", f"to {to}", destination=to), dry_run=dry_run)
 
 
 def skip(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
-    """Leaves out the next occurrence of pending series; otherwise as :func:`cancel`. Other entries are not selected.
+    """Leaves out the next occurrence of pending series; otherwise as :func:`cancel`. Other entries, and paused series,
+    are not selected.
 
     Args:
         spark: A session.
@@ -168,65 +130,61 @@ def skip(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: boo
         picked: The selection.
         dry_run: Count the series and change nothing.
     """
+    change = Change("skip", "the next occurrence", of=SERIES, due="skips")
+    return _act_on_series(spark, work, picked, change, dry_run=dry_run)
+
+
+def pause(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
+    """Pauses pending series: no occurrence is released until :func:`resume`; otherwise as :func:`skip`.
+
+    Args:
+        spark: A session.
+        work: Where the entries are.
+        picked: The selection.
+        dry_run: Count the series and change nothing.
+    """
+    return _act_on_series(spark, work, picked, Change("pause", "", of=SERIES, due="pauses"), dry_run=dry_run)
+
+
+def resume(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
+    """Lets paused series go on; otherwise as :func:`skip`. What came meanwhile is missed (``on_missed``), up to
+    ``until``.
+
+    Args:
+        spark: A session.
+        work: Where the entries are.
+        picked: The selection; series that are not paused are not selected.
+        dry_run: Count the series and change nothing.
+    """
+    change = Change("resume", "", of="paused", due="resumes")
+    return _act_on_series(spark, work, picked, change, dry_run=dry_run)
+
+
+def fire_now(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
+    """Releases pending entries with the next batch: moves them to the clock; otherwise as :func:`cancel`. Of a series
+    that is the next occurrence, and it goes on with the one after it. Paused series are not selected.
+
+    Args:
+        spark: A session.
+        work: Where the entries are.
+        picked: The selection.
+        dry_run: Count the entries and change nothing.
+    """
+    clock = f"timestamp_millis({store_clock_ms(spark, work)})"
+    change = Change("fire-now", "", of="NOT paused", due="given", to=clock)
+    return _act(spark, work, picked, change, dry_run=dry_run)
+
+
+def _act_on_series(
+    spark: SparkSession, work: PendingWork, picked: Picked, change: Change, *, dry_run: bool
+) -> int:
     if work.store is not None:
-        raise ActError("the tiered mode has no series", field="act", value="skip", rule="the direct mode")
-    return _act(spark, work, picked, _Change("skip", "the next occurrence", skips=True), dry_run=dry_run)
+        raise ActError("the tiered mode has no series", field="act", value=change.act, rule="the direct mode")
+    return _act(spark, work, picked, change, dry_run=dry_run)
 
 
-@dataclass(frozen=True)
-class _Change:
-    act: str
-    change: str
-    op: int = SCHEDULE
-    due: str | None = None
-    destination: str | None = None
-    skips: bool = False
-
-    def of(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
-        """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded)."""
-        entry = self.op == SCHEDULE
-        if self.skips:
-            rows = rows.where("repeat IS NOT NULL")
-        moved = self.due is not None
-        due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
-        keeps_level = F.lit(entry and not moved)
-        error_ms = F.unix_millis("scheduled_at") - F.unix_millis("deliver_at")
-        destination = F.col("destination") if self.destination is None else F.lit(self.destination)
-        nothing = F.lit(None)
-        payload = ("key", "value", "headers", "max_lateness_ms")
-        carried = {name: F.when(F.lit(entry), F.col(name)) for name in payload}
-        columns = {
-            "schedule_id": F.col("schedule_id"),
-            "op": F.lit(self.op).cast("byte"),
-            "seq": F.col("seq"),
-            "seq_given": F.lit(True),
-            "amend": F.coalesce("amend", F.lit(0)) + int(entry),
-            "was_due_ms": F.when(F.lit(entry), F.unix_millis("scheduled_at")),
-            # The wheel finds the due time of what is skipped.
-            "deliver_at_ms": F.unix_millis(due) if entry and not self.skips else nothing.cast("long"),
-            "delay_level_ms": F.when(keeps_level, F.col("delay_level_ms")),
-            # Null without a level; with a level the error may be 0.
-            "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
-            "occurrence": F.when(F.lit(entry), F.col("occurrence")),
-            "destination": destination if entry else nothing.cast("string"),
-            "source": F.col("source"),
-            **carried,
-            **{name: nothing.cast("string") for name in ("error_code", "error_message", "record")},
-            "event_time_ms": F.lit(clock_ms).cast("long"),
-        }
-        return rows.select(*(column.alias(name) for name, column in columns.items()))
-
-
-def require_utf8(field: str, text: str | None) -> None:
-    """Refuses what a shell passes on for bytes that are not UTF-8: it cannot be sent to the JVM."""
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        raise ActError("not a text", field=field, value=text, rule="UTF-8") from None
-
-
-def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change, *, dry_run: bool) -> int:
-    require_utf8("to", change.due)
+def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: Change, *, dry_run: bool) -> int:
+    require_utf8("to", change.to)
     purgatory = work.store is None and identity_of(work.query).mode == "purgatory"
     if purgatory and change.op != CANCEL:
         rule, hint = "cancel", "cancel it, and send a new one"
@@ -235,7 +193,7 @@ def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change
     def chosen() -> DataFrame:
         return _operations(spark, work, picked) if purgatory else _chosen(spark, work, picked, change)
 
-    count = partial(_checked_count, spark, work, change.due)
+    count = partial(_checked_count, spark, work, change.to)
     if dry_run:
         return count(chosen())
     keep = keep_by_shard if work.store is None else keep_rows
@@ -251,15 +209,15 @@ def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataF
     return rows.select("group", "op_id", event_time_ms.alias("event_time_ms"))
 
 
-def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: _Change) -> DataFrame:
+def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: Change) -> DataFrame:
     """The selected entries as changed commands."""
     clock_ms = None if work.store is None else store_clock_ms(spark, work)
     rows = picked.of(pending(spark, work, ids=picked.ids).where("place <> 'sender'"))
     try:
-        return change.of(rows, clock_ms)
+        return change.commands(rows, clock_ms)
     except PySparkException as fault:
         what = f"the new due time cannot be used ({first_line(str(fault))})"
-        raise ActError(what, field="to", value=change.due, rule="SQL of a timestamp") from None
+        raise ActError(what, field="to", value=change.to, rule="SQL of a timestamp") from None
 
 
 def store_clock_ms(spark: SparkSession, work: PendingWork) -> int:

@@ -13,7 +13,7 @@ Rows are made per shard, because each shard gets its own: the number of shards i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.rows import CANCEL
 from wheel_udf.stream.sharding import shard_of_id
 from wheel_udf.stream.watch_worker import CANCELLATION_SCHEMA
-from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
+from wheel_udf.wheel.acted import ACT_SCHEMA, ADD, CARRIED, acts_of_texts
 
 
 def state_clock_ms(spark: SparkSession, checkpoint: str) -> int:
@@ -44,14 +44,27 @@ def state_clock_ms(spark: SparkSession, checkpoint: str) -> int:
 # ---- acts that no batch has taken yet ------------------------------------------------------------
 
 
-def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
+def changed(entries: DataFrame, checkpoint: str, ids: Sequence[str] | None = None) -> DataFrame:
     """Returns the pending entries of a state as the acts leave them that no committed batch has taken.
 
     Args:
         entries: Rows of the state, with the columns of ``ENTRY_SCHEMA``.
         checkpoint: Of the query.
+        ids: The ids that they are of; None for all.
     """
     rows = acts_of_texts(_not_taken(checkpoint), ACT_SCHEMA)
+    is_added = pc.equal(rows["op"], ADD)
+    added = rows.filter(is_added)
+    if ids is not None:
+        added = added.filter(pc.is_in(added["schedule_id"], value_set=pa.array(ids, pa.string())))
+    entries = _as_changed(entries, rows.filter(pc.invert(is_added)))
+    if not added.num_rows:
+        return entries
+    new = entries.sparkSession.createDataFrame(added).drop("op").withColumn("in_flight", F.lit(False))
+    return entries.unionByName(new, allowMissingColumns=True)
+
+
+def _as_changed(entries: DataFrame, rows: pa.Table) -> DataFrame:
     if not rows.num_rows:
         return entries
     # Of several acts on a version the highest counts: it was made of what the others had left.
@@ -60,18 +73,21 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
     last = last.group_by(["schedule_id", "seq"], use_threads=False).aggregate([("place", "first")])
     rows = rows.take(last["place_first"])
     changes = entries.sparkSession.createDataFrame(rows)
-    names = [name for name in ACT_SCHEMA.names if name not in ("schedule_id", "seq", "op")]
+    names = [name for name in ACT_SCHEMA.names if name not in ("schedule_id", "seq", "op", *CARRIED)]
     changes = changes.select(
         "schedule_id", "seq", "op", *(F.col(name).alias(f"new_{name}") for name in names)
     )
     met = entries.join(F.broadcast(changes), ["schedule_id", "seq"], "left")
     met = met.where(F.col("op").isNull() | (F.col("op") != CANCEL))
-    newer = (F.col("new_amend") > F.col("amend")) & F.col("new_occurrence").eqNullSafe(F.col("occurrence"))
+    newer = (F.col("new_amend") > F.col("amend")) & (
+        F.col("new_occurrence").isNull() | F.col("new_occurrence").eqNullSafe(F.col("occurrence"))
+    )
     # The nominal time of a series' occurrence stays.
     moved_ms = F.col("new_deliver_at_ms") - F.col("deliver_at_ms") + F.coalesce("level_error_ms", F.lit(0))
     news = {name: F.col(f"new_{name}") for name in names}
     # An act that skips an occurrence has no due time.
     news["deliver_at_ms"] = F.coalesce("new_deliver_at_ms", "deliver_at_ms")
+    news["occurrence"] = F.col("occurrence")
     moved_ms = F.coalesce(moved_ms, F.col("level_error_ms"))
     news["level_error_ms"] = F.when(F.col("repeat").isNotNull(), moved_ms).otherwise(news["level_error_ms"])
     columns = {name: F.when(newer, new).otherwise(F.col(name)).alias(name) for name, new in news.items()}
@@ -110,7 +126,11 @@ def keep_by_shard(checkpoint: str, chosen: DataFrame, count: Callable[[DataFrame
     """
     schema, key = (CANCELLATION_SCHEMA, "group") if "op_id" in chosen.columns else (ACT_SCHEMA, "schedule_id")
     shard = shard_of_id(F.col(key), identity_of(checkpoint).shards).alias("shard")
-    chosen = chosen.select(shard, *schema.names).persist()
+    columns = [
+        F.when(F.col("op") == ADD, F.col(name)).alias(name) if name in CARRIED else F.col(name)
+        for name in schema.names
+    ]
+    chosen = chosen.select(shard, *columns).persist()
     try:
         number = count(chosen)
         return number, _by_shard(chosen.toArrow(), schema) if number else {}

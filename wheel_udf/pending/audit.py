@@ -50,7 +50,7 @@ class Act:
 
     Attributes:
         at_ms: When it was done (UTC epoch ms).
-        act: ``cancel``, ``move`` or ``reroute``; ``forget`` (:mod:`wheel_udf.transfer.forgetting`).
+        act: Its verb, such as ``cancel`` or ``fire-now``; ``forget`` (:mod:`wheel_udf.transfer.forgetting`).
         by: The user who did it.
         picked: The selection.
         change: What was changed, such as ``to sms``; empty for a cancel.

@@ -30,21 +30,30 @@ from wheel_udf.commands.contract import Contract
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import MAX_INSTANT_MS
+from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending import in_store
 from wheel_udf.pending.acts_on_state import changed
+from wheel_udf.pending.load import later_load
 from wheel_udf.pending.state import waiting
+from wheel_udf.policies.series_load import MOST_STEPS, Steps
+from wheel_udf.shard.rows import PAUSED_MS
 from wheel_udf.store.layout import is_far, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
-    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "place",
+    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "anchor_ms", "spread_ms", "paused", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
 delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
 without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
-and ``occurrence`` how many it has had; both are null of other entries. ``place`` is where the entry waits: ``state``,
-``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it."""
+``occurrence`` how many it has had, ``anchor_ms`` the instant from which the rule counts, and ``spread_ms`` how much
+later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has
+paused the series, which then has no ``scheduled_at``. ``place`` is where the entry waits: ``state``, ``store``, or
+(direct mode, punctual delivery) ``sender``: an act comes too late for it."""
+
+DEFAULT_STEPS: Final = 1_440
+"""In how many steps a forecast counts later occurrences of series: of minutes, a day."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,7 @@ def pending(
     if work.store is None:
         rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms)
         if as_of_ms is None:
-            rows = changed(rows, work.query)
+            rows = changed(rows, work.query, ids)
         return _to_output_columns(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
     if as_of_ms is None:
         rows = in_store.pending_now(spark, work.store, work.query, ids)
@@ -168,46 +177,90 @@ def count_far(store: SlotStore) -> int:
 
 def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
     due_ms, error_ms = F.col("deliver_at_ms"), F.coalesce("level_error_ms", F.lit(0))
-    named = {
-        "deliver_at": F.timestamp_millis(due_ms - error_ms).alias("deliver_at"),
-        "scheduled_at": F.timestamp_millis(due_ms).alias("scheduled_at"),
-        "place": place.alias("place"),
-    }
     # The slot store has no series.
-    none = {"repeat": F.lit(None).cast("string"), "occurrence": F.lit(None).cast("long")}
-    named |= {name: null.alias(name) for name, null in none.items() if name not in rows.columns}
-    return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
+    kinds = {"repeat": "string", "occurrence": "long", "anchor_ms": "long", "spread_ms": "long"}
+    of_series = {
+        name: F.col(name) if name in rows.columns else F.lit(None).cast(kind) for name, kind in kinds.items()
+    }
+    paused = of_series["repeat"].isNotNull() & (due_ms == PAUSED_MS)
+    named = of_series | {
+        "deliver_at": F.timestamp_millis(due_ms - error_ms),
+        "scheduled_at": F.when(~paused, F.timestamp_millis(due_ms)),
+        "paused": paused,
+        "place": place,
+    }
+    return rows.select(*(named.get(name, F.col(name)).alias(name) for name in PENDING_COLUMNS))
 
 
 # ---- forecast ------------------------------------------------------------------------------------
 
 
-def forecast(rows: DataFrame, every: str = "1 minute") -> DataFrame:
+def forecast(
+    rows: DataFrame, every: str = "1 minute", *, horizon: str | None = None, clock_ms: int | None = None
+) -> DataFrame:
     """Aggregates pending entries into future load: how many rows and bytes fall due in each step, by destination.
+
+    Each entry is counted where it is due, however far that is. Of a series, so are its later occurrences up to the
+    horizon (:mod:`wheel_udf.policies.series_load`); they are an estimate, because the series may change until then.
+    Paused series are left out.
 
     Args:
         rows: The table of :func:`pending`.
         every: Width of a step, such as ``"1 minute"`` or ``PT1H``. Steps are counted from 1970-01-01T00:00Z.
+        horizon: Up to this long after the clock, to the end of a step, later occurrences are counted; at most
+            :data:`~wheel_udf.policies.series_load.MOST_STEPS` steps. None: 1,440 steps.
+        clock_ms: The clock of the wheel; None for the wall clock.
 
     Returns:
-        ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), ordered; steps
-        without rows are left out.
+        ``due_from`` timestamp, ``destination`` string, ``rows`` long, ``bytes`` long (keys and values), ``estimated``
+        long (how many of the rows are later occurrences), ordered; steps without rows are left out.
 
     Raises:
-        ConfigError: `every` is not a duration above 0.
+        ConfigError: `every` or `horizon` is not a duration above 0, or the steps are too many.
     """
     size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+    rows = rows.withColumn("_bytes", size.cast("long"))
     # Not Spark's window(): it overflows for the last due times that a timestamp can hold.
     due_ms, every_ms = F.unix_millis("scheduled_at"), F.lit(step_ms(every)).cast("long")
-    steps = rows.groupBy((due_ms - F.pmod(due_ms, every_ms)).alias("from_ms"), "destination")
-    found = steps.agg(F.count(F.lit(1)).alias("rows"), F.sum(size.cast("long")).alias("bytes"))
+    steps = rows.where("scheduled_at IS NOT NULL").groupBy(
+        (due_ms - F.pmod(due_ms, every_ms)).alias("from_ms"), "destination"
+    )
+    found = steps.agg(F.count(F.lit(1)).alias("rows"), F.sum("_bytes").alias("bytes"))
+    found = found.withColumn("estimated", F.lit(0).cast("long"))
+    if "repeat" in rows.columns:
+        at_ms = wall_clock_ms() if clock_ms is None else clock_ms
+        found = found.unionByName(later_load(rows, steps_of(every, horizon, at_ms)))
+        sums = ("rows", "bytes", "estimated")
+        found = found.groupBy("from_ms", "destination").agg(*(F.sum(name).alias(name) for name in sums))
     return found.select(
-        F.timestamp_millis("from_ms").alias("due_from"), "destination", "rows", "bytes"
+        F.timestamp_millis("from_ms").alias("due_from"), "destination", "rows", "bytes", "estimated"
     ).orderBy("due_from", "destination")
 
 
-def step_ms(every: str) -> int:
-    """The width of a step of the forecast in ms.
+def steps_of(every: str, horizon: str | None, clock_ms: int) -> Steps:
+    """The steps in which a forecast counts later occurrences.
+
+    Raises:
+        ConfigError: As :func:`forecast`.
+    """
+    width_ms = step_ms(every)
+    first_ms = clock_ms // width_ms * width_ms
+    number = DEFAULT_STEPS
+    if horizon is not None:
+        number = -(-(clock_ms + step_ms(horizon, "horizon") - first_ms) // width_ms)
+    if number > MOST_STEPS:
+        raise ConfigError(
+            "a forecast of too many steps",
+            field="horizon",
+            value=horizon,
+            rule=f"up to {MOST_STEPS:,} steps of {every}",
+            hint="wider steps, or a shorter horizon",
+        )
+    return Steps(clock_ms, first_ms, width_ms, max(1, min(number, (MAX_INSTANT_MS - first_ms) // width_ms)))
+
+
+def step_ms(every: str, field: str = "every") -> int:
+    """The width of a step of the forecast in ms, or its horizon.
 
     Raises:
         ConfigError: It is not a duration above 0.
@@ -215,4 +268,5 @@ def step_ms(every: str) -> int:
     with suppress(ConfigError):
         if 0 < (width_ms := parse_duration_ms(every)) <= MAX_INSTANT_MS:
             return width_ms
-    raise ConfigError("not the width of a step", field="every", value=every, rule=f"above 0; {DURATION_RULE}")
+    what = "the width of a step" if field == "every" else "a horizon"
+    raise ConfigError(f"not {what}", field=field, value=every, rule=f"above 0; {DURATION_RULE}")

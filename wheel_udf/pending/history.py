@@ -37,7 +37,16 @@ from wheel_udf.pending.audit import Act, act_of, act_of_file
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
-from wheel_udf.shard.rows import CANCEL, COMMAND, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
+from wheel_udf.shard.rows import (
+    CANCEL,
+    COMMAND,
+    FAR,
+    GONE_CANCELLED,
+    GONE_DUPLICATE,
+    GONE_SUPERSEDED,
+    MOVED,
+    PAUSED_MS,
+)
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -134,7 +143,7 @@ def _acts_on_state(checkpoint: str, schedule_id: str) -> Iterator[Event]:
         record = act_of_file(noted)
         for row in table.filter(pc.equal(table["schedule_id"], schedule_id)).to_pylist():
             due_ms = row["deliver_at_ms"]
-            asked_ms = None if due_ms is None else due_ms - (row["level_error_ms"] or 0)
+            asked_ms = None if due_ms in (None, PAUSED_MS) else due_ms - (row["level_error_ms"] or 0)
             about = (row["seq"], row["amend"] or None, asked_ms, row["destination"])
             event = Event(record.at_ms, "CANCEL" if row["op"] == CANCEL else "SCHEDULE", *about)
             yield replace(event, by=record.by, act=f"{record.act} {record.change}".strip())
@@ -199,9 +208,12 @@ def _place(row: Row) -> str:
 def _waiting(spark: SparkSession, work: PendingWork, schedule_id: str, geometry: Wheel) -> Iterator[Event]:
     rows = pending(spark, work, ids=[schedule_id])
     instants = (F.unix_millis(name).alias(name) for name in ("deliver_at", "scheduled_at"))
-    named = rows.select("seq", "amend", *instants, "destination", "place", "delay_level_ms")
+    named = rows.select("seq", "amend", *instants, "destination", "place", "delay_level_ms", "paused")
     for row in named.collect():
         about = (row.seq, row.amend or None, row.deliver_at, row.destination)
+        if row.paused:
+            yield Event(None, "paused", *about, f"pending in the {row.place}")
+            continue
         yield Event(row.scheduled_at, "will fire", *about, f"pending in the {row.place}" + _level(row))
         clock_ms = clock_of(spark, work.query) if work.store is None else None
         if clock_ms is not None:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.common.instants import MAX_INSTANT_MS
+
 Int64s = npt.NDArray[np.int64]
 
 ENTRY_SCHEMA = pa.schema(
@@ -61,6 +63,10 @@ series is the nominal time of its next occurrence. ``repeat`` is its rule (JSON,
 ``anchor_ms`` the instant from which the rule counts, ``spread_ms`` how much later than its nominal time each occurrence
 is released, ``last_ms`` the nominal time of the last occurrence, and ``occurrence`` how many there have been."""
 
+PAUSED_MS = MAX_INSTANT_MS
+"""``deliver_at_ms`` of a paused series, which the clock never reaches. Its requested time stays, so ``level_error_ms``
+leads back to it."""
+
 SERIES_COLUMNS = ("repeat", "anchor_ms", "spread_ms", "last_ms", "occurrence")
 """The columns of ``ENTRY_SCHEMA`` that belong to a series."""
 
@@ -91,11 +97,15 @@ ended, and, of a fired one, the due time that was requested (else null)."""
 SCHEDULE, CANCEL = 0, 1
 """``op``. REPLACE is a SCHEDULE."""
 
-COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, RETRY = range(7)
+FIRE_NOW_OP = 2
+"""``op`` of a FIRE_NOW in a frame of parsed commands; to the wheel it is an ``act``."""
+
+COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, FIRE_NOW, RETRY = range(8)
 """``act``: what a row is to the wheel. RETRY: an entry that was released and could not be delivered comes back, with an
 ``amend`` raised by one. In the tiered mode, where far entries wait in a slot store, a row is
 not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
-GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
+GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL. FIRE_NOW: this is no version, but
+releases the one that waits (:mod:`wheel_udf.wheel.fire_now`)."""
 
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]

@@ -38,6 +38,7 @@ from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, NO_SENDER, Chu
 from wheel_udf.shard.content import Content
 from wheel_udf.shard.formats import FORMAT_VERSION
 from wheel_udf.shard.id_index import INDEX_LEVEL, Places, indexed, places_of
+from wheel_udf.shard.rows import PAUSED_MS
 from wheel_udf.shard.shard_text import entries_of_text
 
 LARGEST_STATE_BYTES = 1_500_000_000
@@ -137,7 +138,8 @@ class ShardState(BaseShardState):
     Attributes:
         wheel: The geometry.
         clock_ms: The last clock written; ``None`` before the first.
-        next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is. What a sender has got does not count.
+        next_due_ms: Earliest ``deliver_at_ms`` pending; ``None`` when nothing is. What a sender has got, and paused
+            series, do not count.
         pending: Number of pending entries, those in flight included.
         far: Number of entries that wait in the slot store, as reported to this shard.
         counts: Rows by outcome since the beginning, a key for each of
@@ -218,7 +220,10 @@ class ShardState(BaseShardState):
         return ShardState(
             wheel=self.wheel,
             clock_ms=clock_ms,
-            next_due_ms=min((chunk.low_ms for chunk in entries if not _is_given(chunk)), default=None),
+            next_due_ms=min(
+                (each.low_ms for each in entries if not _is_given(each) and each.low_ms < PAUSED_MS),
+                default=None,
+            ),
             pending=sum(chunk.rows for chunk in entries),
             far=far,
             counts=counts,

@@ -41,6 +41,7 @@ from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.policies.rates import NO_RATES, Rates
 from wheel_udf.policies.retries import NO_RETRIES, Retries
+from wheel_udf.shard.rows import FIRE_NOW, FIRE_NOW_OP
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts
@@ -289,10 +290,15 @@ def _rows_of_step(
     of_rejects: tuple[str, str],
 ) -> DataFrame:
     """Commands from any source as input of the worker."""
+    # A FIRE_NOW has an act of its own, and no op.
+    is_fire = F.col("op") == FIRE_NOW_OP
+    bits = {name: _int_or_0(name) for name in packed}
+    bits["op"] = F.when(is_fire, 0).otherwise(bits["op"])
+    bits["act"] = F.when(is_fire, FIRE_NOW).otherwise(bits.get("act", F.lit(0)))
     return rows.select(
         shard_column("schedule_id", shards, *of_rejects),
         "schedule_id",
-        command_bits(*map(_int_or_0, packed)).cast("int").alias("command_bits"),
+        command_bits(**bits).cast("int").alias("command_bits"),
         long_or("seq", 0),
         long_or("deliver_at_ms", NO_LONG),
         long_or("max_lateness_ms", NO_LONG),

@@ -28,7 +28,7 @@ from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.holdings import counted_by, largest
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, RETRY, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, FIRE_NOW, RETRY, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
@@ -45,6 +45,7 @@ from wheel_udf.stream.worker import (
     schema_of,
 )
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
+from wheel_udf.wheel.fire_now import split_fires
 from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
@@ -145,7 +146,8 @@ class WheelWorker(ShardWorker):
             else ShardState.empty(self.wheel, texts)
         )
         before = state
-        commands, acts, late, skipped = _commands(rows.good), 0, 0, 0
+        commands, fires = split_fires(_commands(rows.good))
+        acts = late = skipped = 0
         if rows.tick.acts:
             acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
             commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
@@ -173,14 +175,18 @@ class WheelWorker(ShardWorker):
             0 if waits else self.share_of_limit(shard, rows.tick.share),
             memory_ms=self.memory_ms,
             policies=policies,
+            fires=fires,
         )
         holds = self.holds(state, step.clock_ms, rows)
         state, rejects = step.state, rows.rejected.num_rows
         if holds:
             state = replace(state, clock_ms=step.clock_ms)
         if rejects:
-            cancels = int((rows.rejected["command_bits"].to_numpy() & 1 == CANCEL).sum())
-            state = state.counting(rejected=rejects - cancels, cancel_rejected=cancels)
+            bits = rows.rejected["command_bits"].to_numpy()
+            cancels, fired = int((bits & 1 == CANCEL).sum()), int((bits >> 2 & 7 == FIRE_NOW).sum())
+            state = state.counting(
+                rejected=rejects - cancels - fired, cancel_rejected=cancels, fire_rejected=fired
+            )
         if late or skipped:
             state = state.counting(superseded=late, occurrences_skipped=skipped)
         if no_series is not None:

@@ -106,7 +106,9 @@ def start_tiered(
     spark = commands.sparkSession
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
-    parsed = parse_commands(commands, replace(clocked(what.contract, what.clock), series=False))
+    parsed = parse_commands(
+        commands, replace(clocked(what.contract, what.clock), series=False, fire_now=False)
+    )
     lease_of = lease_of or Lease
     lease_of(leased(what.store)).require_free()
     check_tiered(spark, what, checkpoint)

@@ -22,7 +22,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import ActError
-from wheel_udf.pending.acts import require_utf8
+from wheel_udf.pending.picked import require_utf8
 from wheel_udf.transfer.content import ENTRIES, MEMORY
 
 ID: Final = "forgotten_id"

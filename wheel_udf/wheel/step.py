@@ -4,7 +4,8 @@
 result, so a replayed batch writes the same bytes. The order of effects at one instant is fixed:
 
 1. Commands are folded in version order (:mod:`wheel_udf.wheel.versions`). So a CANCEL that comes in the batch
-   in which its entry would fire still cancels it.
+   in which its entry would fire still cancels it. Then FIRE_NOW commands make due what is left
+   (:mod:`wheel_udf.wheel.fire_now`).
 2. The clock moves to the batch's instant, or stays if that is earlier: it never goes backwards.
 3. Buckets whose slot the clock has reached are opened. Due entries of these buckets, and those that an earlier sender
    has left, are released, oldest first, up to ``limit``. Entries that are due soon after may leave, too
@@ -45,6 +46,7 @@ from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets, is_wanted, merged
+from wheel_udf.wheel.fire_now import fire_now
 from wheel_udf.wheel.known import ENDED, FIRED, released
 from wheel_udf.wheel.memory import remember
 from wheel_udf.wheel.policies import NO_POLICIES, Policies
@@ -96,6 +98,7 @@ def advance(
     *,
     memory_ms: int | None,
     policies: Policies = NO_POLICIES,
+    fires: pa.Table | None = None,
 ) -> Step:
     """Advances a shard to ``now_ms`` with a batch of commands.
 
@@ -106,11 +109,13 @@ def advance(
         limit: Most entries to release; ``None`` for no bound, 0 for a batch that releases none. The rest stays due.
         memory_ms: How long ended ids are remembered, from their end; ``None`` for ever.
         policies: Which new entries find room, which leave ahead of their due time, what became of those elsewhere.
+        fires: FIRE_NOW commands (``COMMAND_SCHEMA``); ``None`` or empty for none.
     """
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
     quiet = rows is None or rows.num_rows == 0
+    has_fires = fires is not None and fires.num_rows > 0
     hold = policies.hold
-    if quiet and hold.has_no_work(state, clock_ms):
+    if quiet and not has_fires and hold.has_no_work(state, clock_ms):
         nothing = RELEASE_SCHEMA.empty_table()
         return Step(state, clock_ms, nothing, nothing, changed=False)
 
@@ -119,6 +124,8 @@ def advance(
     if not quiet:
         folded = fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
     folded, dead = _without_dead(folded)
+    if has_fires:
+        folded = fire_now(state, folded, fires, clock_ms, memory_ms)
     buckets = Buckets(state.wheel)
     horizon_ms = hold.horizon_ms(clock_ms)
     latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)

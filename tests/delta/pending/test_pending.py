@@ -13,7 +13,7 @@ from tests.spark.streams import T0_MS, add_files, at, cancel, due, read_files, w
 from wheel_udf.common.errors import ActError, CheckpointError, ConfigError
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
-from wheel_udf.job.verbs import draw
+from wheel_udf.job.picture import draw
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, forecast, pending, step_ms
 from wheel_udf.pending.history import history_of
@@ -82,7 +82,7 @@ def test_the_state_of_a_direct_wheel_is_a_table(spark: SparkSession, tmp_path: P
     work = PendingWork(checkpoint)
     assert waiting(spark, work) == [("a", 1, 60, "state"), ("d", 1, 61, "state"), ("b", 1, 100_000, "state")]
     load = [tuple(row) for row in forecast(pending(spark, work)).collect()]
-    assert load == [(naive(60), "out", 2, 5), (naive(99_960), "other", 1, 0)]
+    assert load == [(naive(60), "out", 2, 5, 0), (naive(99_960), "other", 1, 0, 0)]
     first_ms = planned_ms(tmp_path / "checkpoint", batch=0)
     assert waiting(spark, work, as_of_ms=first_ms - 1) == []
     assert waiting(spark, work, as_of_ms=first_ms) == [

@@ -47,15 +47,16 @@ def read_back(spark: SparkSession, preset: Any, *records: kafka.Record) -> list[
 @pytest.mark.parametrize("preset", ["native", "json"])
 def test_a_record_is_read_as_it_was_meant(spark: SparkSession, preset: Any) -> None:
     headers = [("trace", b"\x01")]
-    later, due, cancel = read_back(
+    later, due, cancel, fire = read_back(
         spark,
         preset,
         kafka.schedule("a", delay="1 hour 30 minutes", value="x", headers=headers, preset=preset, **FULL),
         kafka.replace("b", deliver_at=NOON + timedelta(microseconds=1), preset=preset),
         kafka.cancel("c", preset=preset),
+        kafka.fire_now("d", preset=preset),
     )
 
-    assert [later.error_code, due.error_code, cancel.error_code] == [None] * 3
+    assert [each.error_code for each in (later, due, cancel, fire)] == [None] * 4
     assert (later.deliver_at_ms, later.event_time_ms, later.seq) == (NOON_MS + 5_400_000, NOON_MS, 7)
     assert (later.destination, later.max_lateness_ms) == ("orders", 60_000)
     assert (later.key, later.value, later.headers) == (
@@ -65,6 +66,7 @@ def test_a_record_is_read_as_it_was_meant(spark: SparkSession, preset: Any) -> N
     )
     assert (due.deliver_at_ms, due.seq, due.key, due.op) == (NOON_MS + 1, 1, b"b", 0)
     assert (cancel.op, cancel.seq) == (1, 2)
+    assert (fire.op, fire.seq, fire.key, fire.destination) == (2, 3, None, None)
 
 
 def test_the_commands_of_a_frame_are_read_as_they_were_meant(spark: SparkSession) -> None:
@@ -85,14 +87,16 @@ def test_the_commands_of_a_frame_are_read_as_they_were_meant(spark: SparkSession
     )
     due = frames.replace(orders, schedule_id=F.lit("p"), deliver_at=NOON, destination=F.lit("orders"))
     cancel = frames.cancel(orders, schedule_id=F.lit("q"), event_time="made")
+    fire = frames.fire_now(orders, schedule_id=F.lit("r"), seq="id")
     commands = later.unionByName(due, allowMissingColumns=True).unionByName(cancel, allowMissingColumns=True)
-    first, second, third = parsed(commands)
+    first, second, third, fourth = parsed(commands.unionByName(fire, allowMissingColumns=True))
 
-    assert [first.error_code, second.error_code, third.error_code] == [None] * 3
+    assert [each.error_code for each in (first, second, third, fourth)] == [None] * 4
     assert (first.schedule_id, first.deliver_at_ms, first.seq) == ("order-7", NOON_MS + 5_400_000, 7)
     assert (first.key, first.value, first.max_lateness_ms) == (b"7", b"x", 60_000)
     assert (second.schedule_id, second.deliver_at_ms, second.op) == ("p", NOON_MS, 0)
     assert (third.schedule_id, third.op, third.seq) == ("q", 1, NOON_MS)
+    assert (fourth.schedule_id, fourth.op, fourth.seq) == ("r", 2, 7)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_a_bad_row_beside_good_ones_is_rejected_alone_and_keeps_its_record(spark
     assert [good[name] for name in ("error_message", "record", "source")] == [None] * 3
     assert tuple(bad) == (
         *("b", 0, NOON_MS, False, NOON_MS, NOON_MS, "orders", b"k", b"v", None, None, "bad_op"),
-        "not an operation: op = 'DELETE'; rule: SCHEDULE, REPLACE or CANCEL",
+        "not an operation: op = 'DELETE'; rule: SCHEDULE, REPLACE, CANCEL or FIRE_NOW",
         bad.record,
         "f#2",
     )
@@ -226,6 +226,7 @@ def test_operations_are_read_in_any_case(spark: SparkSession) -> None:
         " Replace\n",
         "CANCEL",
         "\tcancel ",
+        "fire_NOW ",
         "DELETE",
         "cancel!",
         "\u017fchedule",
@@ -235,6 +236,7 @@ def test_operations_are_read_in_any_case(spark: SparkSession) -> None:
     assert [(row.op, row.error_code) for row in rows] == [
         *[(0, None)] * 6,
         *[(1, None)] * 2,
+        (2, None),
         *[(0, "bad_op")] * 3,
     ]
 
@@ -872,6 +874,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "bad_type": {"_misread_columns": "seq = abc, not bigint"},
     "unreadable": {"_corrupt_record": "{"},
     "bad_op": {"op": "?"},
+    "no_fire_now": {"op": "FIRE_NOW"},
     "no_schedule_id": {"schedule_id": ""},
     "bad_schedule_id": {"schedule_id": "a\0"},
     "bad_seq": {"seq": "?"},
@@ -899,6 +902,7 @@ def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
         destinations=("orders",),
         max_ahead_ms=0,
         levels=FixedLevels(),
+        fire_now=False,
     )
     expected, rows = [], []
     for number, (first, fault) in enumerate(BREAKS.items()):
@@ -1009,7 +1013,7 @@ def test_values_in_messages_are_cut_and_valid(spark: SparkSession) -> None:
     row = from_sql(spark, "'a' AS schedule_id, concat(CAST(X'FF' AS string), repeat('é', 200)) AS op")
 
     assert row.error_message == (
-        "not an operation: op = '\ufffd" + "é" * 99 + "'; rule: SCHEDULE, REPLACE or CANCEL"
+        "not an operation: op = '\ufffd" + "é" * 99 + "'; rule: SCHEDULE, REPLACE, CANCEL or FIRE_NOW"
     )
 
 

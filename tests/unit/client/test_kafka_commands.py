@@ -115,6 +115,16 @@ def test_a_cancel_needs_its_id_alone() -> None:
     assert kafka.cancel("order-7", key=b"customer-3", seq=9)["key"] == b"customer-3"
 
 
+def test_what_is_to_fire_now_needs_its_id_alone() -> None:
+    assert kafka.fire_now("order-7") == {
+        "key": b"order-7",
+        "value": None,
+        "headers": [("wheel-id", b"order-7"), ("wheel-op", b"FIRE_NOW")],
+    }
+    record = kafka.fire_now("order-7", seq=3, preset="json")
+    assert record["value"] == b'{"schedule_id":"order-7","op":"FIRE_NOW","seq":"3"}'
+
+
 def test_a_record_of_the_preset_json_has_the_id_as_its_key_and_one_object_as_its_value() -> None:
     record = kafka.schedule(
         "order-7",

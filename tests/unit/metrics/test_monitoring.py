@@ -161,6 +161,7 @@ def test_the_dashboard_shows_every_metric_but_these() -> None:
     assert METRICS.keys() - bases - shown == {
         "wheel_info", "wheel_batches_total", "wheel_last_batch_timestamp_seconds", "wheel_scheduled_total", "wheel_cancels_total",
         "wheel_events_total", "wheel_pending_by_delay_level", "wheel_in_flight", "wheel_occurrences_total",
+        "wheel_fires_total",
     }  # fmt: skip
 
 

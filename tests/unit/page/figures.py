@@ -33,6 +33,7 @@ def wheel_of(**others: Any) -> dict[str, Any]:
         "steps": {"sms": {2: 2}, "mail": {5: 1}},
         "resting": 0,
         "held": 0,
+        "paused": 0,
     }
     return found | others
 

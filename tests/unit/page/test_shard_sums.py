@@ -12,13 +12,14 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.page.shard_sums import (
     EDGES_MS,
     HELD,
+    PAUSED,
     RESTING,
     SUMS_SCHEMA,
     sums_of_entries,
     sums_of_operations,
 )
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.shard.rows import ENTRY_SCHEMA
+from wheel_udf.shard.rows import ENTRY_SCHEMA, PAUSED_MS
 from wheel_udf.shard.shard_text import chunks_to_text
 from wheel_udf.wheel.buckets import Buckets
 
@@ -57,6 +58,13 @@ def test_an_entry_that_the_clock_has_reached_is_in_step_0() -> None:
 def test_an_entry_is_on_the_level_of_the_clock_also_in_a_bucket_that_no_one_has_opened_since() -> None:
     found = listed(sums_of_entries(text_of(0, (500_000, "sms")), geometry=GEOMETRY, clock_ms=495_000))
     assert found == [(1, 500, "sms", 3, 1)]
+
+
+def test_a_paused_series_is_outside_the_wheel() -> None:
+    found = listed(
+        sums_of_entries(text_of(0, (PAUSED_MS, "sms"), (900, "sms")), geometry=GEOMETRY, clock_ms=0)
+    )
+    assert found == [(PAUSED, 0, "sms", -1, 1), (1, 0, "sms", 1, 1)]
 
 
 def test_an_empty_shard_has_no_rows() -> None:

@@ -123,6 +123,7 @@ def test_the_account_of_a_purgatory_has_operations_and_events() -> None:
     assert [row for row in groups["operations"] if row[1]] == [("pending", 3), ("completed", 4)]
     assert sum(count for _, count in groups["events"]) == 9
     assert shown("purgatory", wheel=watch_of(resting=2, held=1))["pending"] == ("3", "2 resting, 1 held")
+    assert shown(wheel=wheel_of(paused=2))["pending"] == ("3", "2 paused")
 
 
 def test_the_forecast_of_the_tiered_mode_says_how_good_it_is() -> None:

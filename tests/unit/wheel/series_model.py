@@ -19,6 +19,7 @@ Readings of the rules, chosen here:
 - Under a limit a series has the place of the occurrence for which it waits.
 - A new version of a series counts its occurrences from 1 again.
 - A schedule that is a series is never a retry of a one-shot that has fired.
+- A FIRE_NOW takes effect after the other commands of its batch; of several of an id the highest counts.
 
 Caveats: those of the heap model; a walk costs as many steps as occurrences have passed.
 """
@@ -48,8 +49,16 @@ PENDING_COLUMNS = (*ENTRY_COLUMNS, *SERIES_COLUMNS)
 RELEASE_COLUMNS = (*(name for name in PENDING_COLUMNS if name != "last_ms"), "missed_before")
 """Of a released row `last_ms` means nothing."""
 
+FIRES = ("fire_applied", "fire_late")
+PAUSED_MS = (2**63 - 1) // 1_000
+"""The due time of a paused series."""
+
 PARIS_SPRING_MS, PARIS_AUTUMN_MS = 1_774_746_000_000, 1_792_890_000_000
 """2026-03-29T01:00Z, when 2:00 becomes 3:00, and 2026-10-25T01:00Z, when 3:00 becomes 2:00."""
+
+
+def is_paused(entry: Mapping[str, Any]) -> bool:
+    return entry.get("repeat") is not None and entry["deliver_at_ms"] == PAUSED_MS
 
 
 class Rule(Protocol):
@@ -177,18 +186,45 @@ class SeriesModel(HeapModel):
     def __init__(self, memory_ms: int | None, tick_ms: int) -> None:
         super().__init__(memory_ms)
         self.tick_ms = tick_ms
-        self.counts.update(dict.fromkeys(("occurrences_fired", "occurrences_missed"), 0))
+        self.counts.update(dict.fromkeys(("occurrences_fired", "occurrences_missed", *FIRES), 0))
+        self._fires: list[tuple[str, int]] = []
         self.refused: list[tuple[str, int, str]] = []
         self.dropped: list[Row] = []
         self._now = 0
 
+    @property
+    def next_due_ms(self) -> int | None:
+        dues = (entry["deliver_at_ms"] for entry in self.waiting.values() if not is_paused(entry))
+        return min(dues, default=None)
+
     def batch(
-        self, commands: list[Command], now_ms: int, limit: int | None = None
+        self,
+        commands: list[Command],
+        now_ms: int,
+        limit: int | None = None,
+        fires: list[tuple[str, int]] = [],  # noqa: B006  # not changed
     ) -> tuple[list[Row], list[Row]]:
-        self.refused = []
+        """As of the heap model; `fires` are FIRE_NOW commands: id and seq."""
+        self.refused, self._fires = [], fires
         self._now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         good = [dict(command) for command in commands if not self._is_refused(command, commands)]
-        return super().batch(good, now_ms, limit)
+        found = super().batch(good, now_ms, limit)
+        if fires:
+            self.changed, self.clock_ms = True, self._now
+        return found
+
+    def _fire_now(self, now: int) -> None:
+        for name in {name for name, _ in self._fires}:
+            seqs = [seq for each, seq in self._fires if each == name]
+            entry = self.waiting.get(name)
+            if entry is None or is_paused(entry) or _is_over(entry) or entry["seq"] > max(seqs):
+                self.counts["fire_late"] += len(seqs)
+                continue
+            self.counts.update(fire_applied=1, fire_late=len(seqs) - 1)
+            if entry["deliver_at_ms"] > now:
+                moved_ms = None if entry.get("repeat") is None else now - _nominal(entry)
+                levels = {"level_error_ms": moved_ms, "delay_level_ms": None}
+                self.waiting[name] = {**entry, "deliver_at_ms": now, **levels}
 
     def _is_refused(self, command: Command, batch: list[Command]) -> bool:
         if command["op"] != SCHEDULE or command.get("repeat") is None:
@@ -247,6 +283,7 @@ class SeriesModel(HeapModel):
 
     def _release(self, now: int, limit: int | None) -> tuple[list[Row], list[Row]]:
         self.dropped = []
+        self._fire_now(now)
         if limit != 0:
             for name in [
                 name for name, each in self.waiting.items() if _is_over(each) and _is_due(each, now)
@@ -339,7 +376,8 @@ def _due_of(entry: Command, told: Told, now: int) -> Iterator[tuple[int, int]]:
     """The occurrences of a series that are due, with their numbers."""
     at: int | None = _nominal(entry)
     number = entry["occurrence"] + 1
-    while at is not None and at + entry["spread_ms"] <= now:
+    # An act may have moved the first one, which is due now; those after it come at their nominal times.
+    while at is not None and (number == entry["occurrence"] + 1 or at + entry["spread_ms"] <= now):
         yield at, number
         number += 1
         at = told.next_of(at, entry["anchor_ms"], number)
@@ -348,11 +386,18 @@ def _due_of(entry: Command, told: Told, now: int) -> Iterator[tuple[int, int]]:
 def _rows_of(entry: Command, plan: Due | None) -> list[Row]:
     if plan is None:
         return [_row(entry, entry.get("occurrence"), None)]
-    rows = [_row(_placed(entry, at), number, before) for at, number, before in plan.firings]
+    rows = [_row(_at(entry, at), number, before) for at, number, before in plan.firings]
     if plan.dropped:
         last, number = plan.dropped[-1]
-        rows.append(_row(_placed(entry, last), number, len(plan.dropped) - 1))
+        rows.append(_row(_at(entry, last), number, len(plan.dropped) - 1))
     return rows
+
+
+def _at(entry: Command, nominal_ms: int) -> Command:
+    """The entry at one of its occurrences."""
+    if nominal_ms != _nominal(entry):
+        return _placed(entry, nominal_ms)
+    return {**entry, "level_error_ms": entry["level_error_ms"] or None}
 
 
 def _row(entry: Mapping[str, Any], occurrence: int | None, missed_before: int | None) -> Row:

@@ -13,7 +13,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts, as_commands
+from wheel_udf.wheel.acted import ACT_SCHEMA, ADD, acts_of_texts, as_commands
 from wheel_udf.wheel.step import advance
 
 WHEEL = Wheel(tick_ms=1, size=4, levels=3)
@@ -98,6 +98,20 @@ def test_a_command_of_the_producer_in_the_batch_of_an_act_wins_by_its_version() 
     same_seq_cancel = {"schedule_id": "b", "op": "CANCEL", "seq": 1}
     shard.batch(1, [schedule("a", 2, 12), same_seq_cancel], change("a", 1, 1, 99), change("b", 1, 1, 99))
     assert [(row["schedule_id"], row["seq"]) for row in shard.batch(99, [])] == [("a", 2)]
+
+
+def test_an_act_that_adds_an_entry_brings_its_payload() -> None:
+    shard = Shard()
+    added = schedule("a@1", 1, 5, value=b"v", key=b"k", headers="[]", amend=0) | {"op": ADD}
+    (fired,) = shard.batch(7, [], added)
+    assert (fired["schedule_id"], fired["deliver_at_ms"], fired["value"], fired["key"]) == (
+        "a@1",
+        5,
+        b"v",
+        b"k",
+    )
+    assert shard.batch(8, [], added) == []
+    assert shard.counts == {"fired": 1, "duplicate": 1}
 
 
 @given(st.integers(0, 2**32))

@@ -21,7 +21,7 @@ import pytest
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import SCHEDULE_OUTCOMES
 from wheel_udf.policies.series import Series, begin
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, PAUSED_MS, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import rows_of
 from wheel_udf.wheel.acted import ACT_SCHEMA, as_commands
@@ -1252,16 +1252,18 @@ def test_a_state_with_series_comes_back_from_its_bytes_as_it_was() -> None:
 # ---- acts ----------------------------------------------------------------------------------------
 
 
-def act(shard: Shard, due: str | None, occurrence: int, amend: int = 1) -> list[Shown]:
-    """A step at 10:05 that reads the row of an act on the series `a`; a row without a due time skips."""
+def act(
+    shard: Shard, due: str | int | None, occurrence: int | None, amend: int = 1, now: str = "10:05"
+) -> list[Shown]:
+    """A step that reads the row of an act on the series `a`; a row without a due time skips."""
     row = {"schedule_id": "a", "seq": 1, "amend": amend, "destination": "out", "op": SCHEDULE}
-    row |= {"deliver_at_ms": None if due is None else at(due), "occurrence": occurrence}
+    row |= {"deliver_at_ms": at(due) if isinstance(due, str) else due, "occurrence": occurrence}
     rows, late = as_commands(shard.state, pa.Table.from_pylist([row], schema=ACT_SCHEMA))
-    begun, _ = begin(rows, shard.state, at("10:05"), None)
+    begun, _ = begin(rows, shard.state, at(now), None)
     shard.step = advance(
-        shard.state, begun, at("10:05"), memory_ms=None, policies=Policies(repeat=Series(WHEEL.tick_ms))
+        shard.state, begun, at(now), memory_ms=None, policies=Policies(repeat=Series(WHEEL.tick_ms))
     )
-    shard.state = shard.step.state.counting(superseded=late)
+    shard.state, shard.missed = shard.step.state.counting(superseded=late), shown(shard.step.missed)
     shard.schedules += 1
     return shown(shard.step.fired)
 
@@ -1296,3 +1298,76 @@ def test_an_act_on_an_occurrence_that_was_released_meanwhile_comes_too_late() ->
     assert act(shard, "12:00", occurrence=0) == [("a", "10:04", 2, 0)]
     assert shard.next_due == "10:06"
     assert shard.state.counts["superseded"] == 1
+
+
+def paused(**told: Any) -> Shard:
+    """A series of 10:15, 10:30 and so on, paused at 10:20."""
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", **told))
+    assert shard.batch("10:15") == [("a", "10:15", 1, 0)]
+    assert act(shard, PAUSED_MS, None, now="10:20") == []
+    return shard
+
+
+def test_a_paused_series_waits_and_nothing_is_due() -> None:
+    shard = paused()
+    assert (shard.next_due, shard.state.pending) == (None, 1)
+    shard.batch("10:21", one_shot(1, "12:00", "b"))
+    assert shard.next_due == "12:00"
+    assert shard.batch("2026-01-09T10:00") == [("b", "12:00", None, None)]
+    shard.restart()
+    assert (shard.next_due, shard.state.pending) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("on_missed", "fires", "missed"),
+    [
+        ("latest", [("a", "11:00", 4, 2)], []),
+        ("all", [("a", "10:30", 2, 0), ("a", "10:45", 3, 0), ("a", "11:00", 4, 0)], []),
+        ("none", [], [("a", "11:00", 4, 2)]),
+    ],
+)
+def test_the_occurrences_of_a_pause_are_missed_ones_when_it_ends(
+    on_missed: str, fires: list[Shown], missed: list[Shown]
+) -> None:
+    shard = paused(on_missed=on_missed)
+    assert act(shard, "10:30", 1, amend=2, now="11:07") == fires
+    assert (shard.missed, shard.next_due) == (missed, "11:15")
+
+
+def test_a_series_that_is_resumed_before_its_next_occurrence_has_missed_none() -> None:
+    shard = paused()
+    assert act(shard, "10:30", 1, amend=2, now="10:25") == []
+    assert shard.batch("10:30") == [("a", "10:30", 2, 0)]
+
+
+@pytest.mark.parametrize(("on_missed", "fires"), [("latest", [("a", "10:45", 3, 1)]), ("none", [])], ids=str)
+def test_a_series_whose_until_passes_while_it_is_paused_ends_when_it_is_resumed(
+    on_missed: str, fires: list[Shown]
+) -> None:
+    shard = paused(until="10:50", on_missed=on_missed)
+    shard.batch("10:55")
+    assert shard.state.pending == 1
+    assert act(shard, "10:30", 1, amend=2, now="11:07") == fires
+    assert (shard.state.pending, shard.state.counts["ended"]) == (0, 1)
+
+
+def test_a_pause_holds_whichever_occurrence_the_series_waits_for_by_then() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01"))
+    shard.batch("10:15")
+    assert act(shard, PAUSED_MS, None, now="10:30") == []
+    assert act(shard, "10:30", 1, amend=2, now="10:31") == [("a", "10:30", 2, 0)]
+
+
+def test_a_new_version_of_a_paused_series_is_not_paused_and_has_what_the_pause_held_back() -> None:
+    shard = paused()
+    assert shard.batch("10:50", series(2, "10:50")) == [("a", "10:45", 2, 1)]
+    assert shard.next_due == "11:00"
+    assert act(shard, "10:30", 1, amend=2, now="10:51") == [], "the act on the old version is late"
+
+
+def test_a_cancel_ends_a_paused_series() -> None:
+    shard = paused()
+    shard.batch("10:50", cancel(1))
+    assert shard.told == {"cancelled": 1, "applied": 1, "superseded": 1, "occurrences_fired": 1}

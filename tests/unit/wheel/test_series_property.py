@@ -23,26 +23,30 @@ from hypothesis import event, given, strategies as st
 from tests.unit.wheel.heap_model import CANCEL, CANCEL_OUTCOMES, SCHEDULE, SCHEDULE_OUTCOMES
 from tests.unit.wheel.series_model import (
     DAY_MS,
+    FIRES,
     HOUR_MS,
     MINUTE_MS,
     PARIS_AUTUMN_MS,
     PARIS_SPRING_MS,
+    PAUSED_MS,
     PENDING_COLUMNS,
     RELEASE_COLUMNS,
     SeriesModel,
+    is_paused,
 )
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.policies.series import Series, begin
-from wheel_udf.shard.rows import COMMAND_SCHEMA
+from wheel_udf.shard.rows import COMMAND_SCHEMA, FIRE_NOW
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import rows_of
+from wheel_udf.wheel.acted import ACT_SCHEMA, as_commands
 from wheel_udf.wheel.policies import Policies
 from wheel_udf.wheel.step import Step, advance
 
 Row = dict[str, Any]
 
 QUARTER_MS = 15 * MINUTE_MS
-COUNTS = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, "occurrences_fired", "occurrences_missed")
+COUNTS = (*SCHEDULE_OUTCOMES, *CANCEL_OUTCOMES, "occurrences_fired", "occurrences_missed", *FIRES)
 STARTS_MS = (
     1_767_607_200_000,  # 2026-01-05T10:00Z
     PARIS_SPRING_MS - 5 * HOUR_MS,
@@ -226,13 +230,52 @@ def pending_of(state: ShardState) -> list[Row]:
 
 
 def step_of(
-    state: ShardState, commands: Iterable[Row], now_ms: int, limit: int | None, memory_ms: int | None
+    state: ShardState,
+    commands: Iterable[Row],
+    now_ms: int,
+    limit: int | None,
+    memory_ms: int | None,
+    acts: Iterable[Row] = (),
+    fires: Iterable[tuple[str, int]] = (),
 ) -> tuple[Step, list[Row]]:
     """A step as the worker makes it, and the commands refused before it."""
     clock_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
-    begun, refused = begin(table_of(commands), state, clock_ms, memory_ms)
+    acted, _ = as_commands(state, pa.Table.from_pylist([*acts], schema=ACT_SCHEMA))
+    begun, refused = begin(pa.concat_tables([table_of(commands), acted]), state, clock_ms, memory_ms)
     policies = Policies(repeat=Series(state.wheel.tick_ms))
-    return advance(state, begun, now_ms, limit, memory_ms=memory_ms, policies=policies), rows_of(refused)
+    fired = table_of(
+        PLAIN | {"schedule_id": name, "seq": seq, "act": FIRE_NOW, "op": SCHEDULE} for name, seq in fires
+    )
+    step = advance(state, begun, now_ms, limit, memory_ms=memory_ms, policies=policies, fires=fired)
+    return step, rows_of(refused)
+
+
+def act_on(entry: Row, kind: str, clock_ms: int) -> Row | None:
+    """The row of an act on a pending entry; None if the act does not select it."""
+    row = {name: entry[name] for name in ("schedule_id", "seq", "destination", "occurrence")}
+    row |= {"amend": entry["amend"] + 1, "op": SCHEDULE}
+    is_series = entry["repeat"] is not None
+    if kind == "pause" and is_series and not is_paused(entry):
+        return row | {"deliver_at_ms": PAUSED_MS, "occurrence": None}
+    if kind == "resume" and is_paused(entry):
+        return row | {"deliver_at_ms": _nominal_ms(entry) + entry["spread_ms"]}
+    if kind == "fire-now" and not is_paused(entry):
+        return row | {"deliver_at_ms": clock_ms}
+    return None
+
+
+def _nominal_ms(entry: Row) -> int:
+    nominal: int = entry["deliver_at_ms"] - (entry["level_error_ms"] or 0)
+    return nominal
+
+
+def completed(act: Row, entry: Row | None) -> Row | None:
+    """The act as a command with its whole payload; None if it comes too late."""
+    if entry is None or entry["seq"] != act["seq"] or act["occurrence"] not in (None, entry["occurrence"]):
+        return None
+    moved_ms = None if entry["repeat"] is None else act["deliver_at_ms"] - _nominal_ms(entry)
+    row = PLAIN | entry | {"amend": act["amend"], "deliver_at_ms": act["deliver_at_ms"], "op": SCHEDULE}
+    return row | {"level_error_ms": moved_ms, "seq_given": False, "of_state": True}
 
 
 @dataclass
@@ -254,11 +297,21 @@ class Pair:
         self.state = ShardState.from_row(self.state.to_row(1), self.wheel, 1)
         assert pending_of(self.state) == before
 
-    def batch(self, commands: list[Row], now_ms: int, limit: int | None) -> list[Row]:
-        before = self.state.to_row(1)
-        step, refused = step_of(self.state, commands, now_ms, limit, self.memory_ms)
+    def batch(
+        self,
+        commands: list[Row],
+        now_ms: int,
+        limit: int | None,
+        acts: list[Row] | None = None,
+        fires: list[tuple[str, int]] | None = None,
+    ) -> list[Row]:
+        before, acts, fires = self.state.to_row(1), acts or [], fires or []
+        step, refused = step_of(self.state, commands, now_ms, limit, self.memory_ms, acts, fires)
         assert self.state.to_row(1) == before, "the step is pure: a retried task starts from the same state"
-        fired, missed = self.model.batch(commands, now_ms, limit)
+        waiting = {row["schedule_id"]: row for row in rows_of(self.state.entries())}
+        acted = [completed(act, waiting.get(act["schedule_id"])) for act in acts]
+        good = [row for row in acted if row is not None]
+        fired, missed = self.model.batch([*commands, *good], now_ms, limit, fires)
         codes = [(row["schedule_id"], row["seq"], json.loads(row["reject"])["error_code"]) for row in refused]
         assert sorted(codes) == sorted(self.model.refused)
         assert shown(step.fired) == fired
@@ -266,7 +319,10 @@ class Pair:
         assert shown(step.missed)[:late] == missed[:late]
         assert sorted(shown(step.missed)[late:], key=_id) == missed[late:], "by id"
         assert step.changed == self.model.changed
-        self.state, self.refused = step.state, self.refused + len(refused)
+        late_acts = len(acts) - len(good)
+        self.state, self.refused = step.state.counting(superseded=late_acts), self.refused + len(refused)
+        self.model.counts["superseded"] += late_acts
+        self.model.schedules_in += late_acts
         self.agree()
         return fired
 
@@ -406,3 +462,43 @@ def test_a_crowd_of_series_equals_the_model(ids: int, start_ms: int, memory_ms: 
         if make.random() < 0.1:
             pair.restart()
     assert min(pair.model.counts[name] for name in ("occurrences_fired", "occurrences_missed", "ended")) > 0
+
+
+@pytest.mark.parametrize("memory_ms", [None, 0, HOUR_MS], ids="memory_ms={}".format)
+@pytest.mark.parametrize("start_ms", STARTS_MS)
+@pytest.mark.parametrize("ids", [4, 30])
+def test_a_crowd_that_is_paused_resumed_and_fired_equals_the_model(
+    ids: int, start_ms: int, memory_ms: int | None
+) -> None:
+    # An act may be taken some batches after it was made, when its entry has gone on, or ended.
+    make = random.Random(f"acts {ids} {start_ms} {memory_ms}")
+    wheel = make.choice((Wheel(1_000, 20, 6), Wheel(1_000, 4, 3), Wheel(60_000, 8, 4), Wheel(7, 20, 6)))
+    steps_ms = (0, 1, MINUTE_MS, 5 * MINUTE_MS, QUARTER_MS, 3 * QUARTER_MS, 2 * HOUR_MS, -HOUR_MS)
+    pair, now_ms, held, paused = Pair(wheel, memory_ms), start_ms, list[Row](), 0
+    for number in range(60):
+        now_ms = now_ms + make.choice(steps_ms)
+        some = tuple(drawn(make, ids, number) for _ in range(make.choice((0, 0, 1, ids // 3))))
+        limit = make.choice((None, None, None, 3, 20))
+        move = Move(0, some, limit, restart=False, seed=0)
+        [(_, _, commands)] = Run(wheel, memory_ms, now_ms, [move]).batches(unique=True)
+        taken = {}
+        for act in [act for act in held if make.random() < 0.7]:
+            taken[act["schedule_id"], act["seq"], act["amend"]] = act
+            held.remove(act)
+        fires = [
+            (f"id-{make.randrange(ids)}", number - make.randrange(4))
+            for _ in range(make.choice((0, 0, 1, 3)))
+        ]
+        pair.batch(commands, now_ms, limit, [*taken.values()], fires)
+        if make.random() < 0.1:
+            pair.restart()
+        entries = pending_of(pair.state)
+        paused += sum(map(is_paused, entries))
+        for entry in make.sample(entries, min(len(entries), make.choice((0, 1, 2, ids // 3)))):
+            # Of the columns that an act has, a pending row lacks none.
+            act = act_on(
+                entry, make.choice(("pause", "pause", "resume", "fire-now")), pair.state.clock_ms or 0
+            )
+            held += [] if act is None else [act]
+    told = ("occurrences_fired", "occurrences_missed", "superseded", *FIRES)
+    assert min(paused, *(pair.model.counts[name] for name in told)) > 0
