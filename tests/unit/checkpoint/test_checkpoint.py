@@ -62,7 +62,7 @@ def run_three_batches(folder: Path) -> None:
 
 def test_the_first_start_writes_who_the_checkpoint_is_and_the_next_reads_it(tmp_path: Path) -> None:
     first = start(tmp_path / "new" / "checkpoint")
-    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 11)
+    assert (first.wheel, first.shards, first.clock, first.format_version) == (WHEEL, 4, "event", 12)
     assert start(tmp_path / "new" / "checkpoint") == first
     assert [file.name for file in (tmp_path / "new" / "checkpoint").iterdir()] == ["wheel.json"]
 
@@ -102,7 +102,7 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     start(tmp_path)
     stored = json.loads((tmp_path / "wheel.json").read_text())
     (tmp_path / "wheel.json").write_text(json.dumps(stored | {"format_version": 99, "added_later": 1}))
-    with pytest.raises(GeometryChangedError, match="format version 99 there, 11 here"):
+    with pytest.raises(GeometryChangedError, match="format version 99 there, 12 here"):
         start(tmp_path)
 
 

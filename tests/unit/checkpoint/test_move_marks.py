@@ -95,13 +95,13 @@ def test_another_format_names_the_release_and_the_way_out(tmp_path: Path) -> Non
     start(tmp_path)
     file = tmp_path / "wheel.json"
     file.write_text(
-        file.read_text().replace('"format_version": 11', '"format_version": 4').replace("0.3.0", "0.2.9")
+        file.read_text().replace('"format_version": 12', '"format_version": 4').replace("0.3.0", "0.2.9")
     )
 
     for refused in (lambda: start(tmp_path), lambda: identity_of(str(tmp_path))):
         with pytest.raises(
             GeometryChangedError,
-            match=r"format version 4 there, 11 here.*wheel-udf export of release 0\.2\.9, then import",
+            match=r"format version 4 there, 12 here.*wheel-udf export of release 0\.2\.9, then import",
         ):
             refused()
 
