@@ -26,6 +26,7 @@ from wheel_udf.common.command_facts import (
     FIRST_DUE,
     FIRST_DUE_MS,
     ID_RULE,
+    LONGEST_ERROR,
     LONGEST_REPEAT,
     LONGEST_ZONE,
     MAX_ID_BYTES,
@@ -175,6 +176,17 @@ def one_due_time(deliver_at: object, delay: object) -> None:
     if (deliver_at is None) == (delay is None):
         what = "no due time" if delay is None else "two due times"
         raise ContractError(what, field="deliver_at, delay", rule="exactly one of deliver_at and delay")
+
+
+def error(value: object) -> str:
+    """Checks the reason of a failure, and cuts it.
+
+    Raises:
+        ContractError: Not a text.
+    """
+    if not isinstance(value, str):
+        raise ContractError("not a text", field="error", value=value, rule="a text")
+    return value.encode(errors="replace").decode()[:LONGEST_ERROR]
 
 
 def count(value: object) -> str:

@@ -7,6 +7,7 @@ three values.
     producer.produce("commands", **kafka.cancel("order-7"))
     producer.produce("commands", **kafka.fire_now("order-8"))
     producer.produce("commands", **kafka.put_back(delivery, delay="5 minutes"))
+    producer.produce("commands", **kafka.retry(delivery, error="out of stock"))
 
     preset     key of the record        value                          headers
     native     key, by default the id   value                          wheel-id, wheel-op, ... and those of `headers`
@@ -216,11 +217,7 @@ def put_back(
     Raises:
         ContractError: An argument breaks the contract, or the message is not a delivery.
     """
-    headers: Any = delivery.headers() or []
-    ours = {name: value or b"" for name, value in headers if name.startswith(OUR_PREFIX)}
-    if not {COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER} <= ours.keys():
-        rule = f"a message with the headers {COMMAND_HEADERS['schedule_id']} and {FIRE_ID_HEADER}"
-        raise ContractError("not a delivery", field="delivery", value=sorted(ours), rule=rule)
+    headers, ours = _ours(delivery)
     was = ours.get(COMMAND_HEADERS["seq"])
     return schedule(
         ours[COMMAND_HEADERS["schedule_id"]].decode(),
@@ -229,11 +226,47 @@ def put_back(
         destination=delivery.topic() if destination is None else destination,
         value=delivery.value(),
         key=delivery.key(),
-        headers=[(name, value) for name, value in headers if name not in ours],
+        headers=headers,
         seq=int(was) + 1 if seq is None and was else seq,
         max_lateness=max_lateness,
         preset=preset,
     )
+
+
+def retry(delivery: Message, *, error: str, preset: Preset = "native") -> Record:
+    """Builds the record that gives a delivery back, because the consumer could not handle it. The job decides when it
+    is delivered again, or that it is a dead letter (``retries`` of its destination); sent twice it counts once.
+
+    Args:
+        delivery: A message from a topic of deliveries of a job with ``retries``.
+        error: Why it could not be handled; up to 500 characters are kept.
+        preset: The preset of the job that reads the topic.
+
+    Returns:
+        The arguments of ``Producer.produce``.
+
+    Raises:
+        ContractError: The message is not a delivery of such a job.
+    """
+    headers, ours = _ours(delivery, COMMAND_HEADERS["attempt"])
+    told = {name: ours[header].decode() for name, header in COMMAND_HEADERS.items() if header in ours}
+    fields = {**told, "op": "RETRY", "destination": delivery.topic() or "", "error": checks.error(error)}
+    return _record(fields, delivery.value(), delivery.key(), headers, preset)
+
+
+def _ours(delivery: Message, *needed: str) -> tuple[list[tuple[str, bytes | None]], dict[str, bytes]]:
+    """The headers of a delivery: those of the producer, and the scheduler's by name.
+
+    Raises:
+        ContractError: The message is not a delivery.
+    """
+    headers: Any = delivery.headers() or []
+    ours = {name: value or b"" for name, value in headers if name.startswith(OUR_PREFIX)}
+    wanted = {COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER, *needed}
+    if not wanted <= ours.keys():
+        rule = f"a message with the headers {', '.join(sorted(wanted))}"
+        raise ContractError("not a delivery", field="delivery", value=sorted(ours), rule=rule)
+    return [(name, value) for name, value in headers if name not in ours], ours
 
 
 def _fields(op: str, schedule_id: str | int, **given: Any) -> dict[str, str]:

@@ -20,6 +20,7 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.generated_code import interpreted
 from wheel_udf.commands.inputs import Inputs, read_or_null
 from wheel_udf.commands.rules import Rule
+from wheel_udf.common.command_facts import LONGEST_ERROR
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.shard.rows import RETRY
 
@@ -30,7 +31,6 @@ MOST: Final = 2**25 - 1
 """The largest attempt and amend."""
 
 _NUMBERS: Final = ("attempt", "amend", "first_amend")
-_LONGEST_ERROR: Final = 500
 
 
 def is_there(given: Inputs) -> bool:
@@ -86,4 +86,4 @@ def output_columns(given: Inputs) -> list[Column]:
 
 
 def _short(text: Column) -> Column:
-    return F.make_valid_utf8(F.substring(text, 1, _LONGEST_ERROR))
+    return F.make_valid_utf8(F.substring(text, 1, LONGEST_ERROR))

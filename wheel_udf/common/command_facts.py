@@ -58,6 +58,7 @@ RETRY_FIELDS: Final = ("attempt", "amend", "first_amend", "failed_at", "first_er
 REPEAT_RULE: Final = (
     "cron such as 0 9 * * MON-FRI, @daily, every 15 minutes, every 1 month, R/PT15M, or an RRULE"
 )
+LONGEST_ERROR: Final = 500
 LONGEST_REPEAT: Final = 256
 LONGEST_ZONE: Final = 64
 """In characters."""

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.returned_files import Returned, ReturnedFiles
+from wheel_udf.common.command_facts import LONGEST_ERROR
 from wheel_udf.control.board import BREAKERS, FRAMES, RETURNED, ActRows, Link, Resting, ShardBoard
 from wheel_udf.policies.retries import RETURNED_SCHEMA, Retries
 from wheel_udf.shard.arrow_text import table_to_text
@@ -30,7 +31,6 @@ from wheel_udf.spark.files import open_folder, parsed_json
 from wheel_udf.stream.outputs import RETURNING
 from wheel_udf.stream.sharding import shard_of_id
 
-_LONGEST_ERROR = 500
 _OF_REFUSAL = {"is_final": True, "is_tried": True}
 
 _log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ def _as_returned(rows: DataFrame, part: int, shards: int) -> DataFrame:
         "part": F.lit(part),
         "shard": shard_of_id(F.col("schedule_id"), shards),
         "attempt": F.col("attempt") - 1,
-        "error": F.substring("error_message", 1, _LONGEST_ERROR),
+        "error": F.substring("error_message", 1, LONGEST_ERROR),
         **{
             name: F.coalesce(name, F.lit(value)) if name in rows.columns else F.lit(value)
             for name, value in _OF_REFUSAL.items()
