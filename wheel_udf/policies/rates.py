@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -91,18 +91,13 @@ class Rates:
         """The rate of a destination."""
         return self.by_pattern.get(self._allowed.first(name) or "")
 
-    def to_json(self) -> dict[str, object]:
-        """As :meth:`from_json` reads it."""
-        rates = {name: [rate.per_s, rate.burst] for name, rate in self.by_pattern.items()}
-        return {"rates": rates, "among": list(self.among)}
-
-    @staticmethod
-    def from_json(found: Mapping[str, object]) -> Rates:
-        """The inverse of :meth:`to_json`."""
-        rates, among = found["rates"], found["among"]
-        assert isinstance(rates, dict)
-        assert isinstance(among, list)
-        return Rates({name: Rate(*rate) for name, rate in rates.items()}, tuple(among))
+    def mask(self, names: pa.ChunkedArray) -> Bools:
+        """Which of many destinations, few of them distinct, have a rate."""
+        distinct = pc.unique(names)
+        found = pa.array(
+            [name is not None and self.of(name) is not None for name in distinct.to_pylist()], pa.bool_()
+        )
+        return np.asarray(found.take(pc.index_in(names, value_set=distinct).combine_chunks()), dtype=bool)
 
 
 NO_RATES: Final = Rates()
@@ -234,9 +229,3 @@ class _Bucket:
 def _ms(instants_us: Int64s) -> Int64s:
     """Microseconds as milliseconds, rounded up."""
     return np.asarray(-(-instants_us // 1000), np.int64)
-
-
-@cache
-def rates_of(text: str) -> Rates:
-    """The rates of a text (:meth:`Rates.to_json` as JSON)."""
-    return Rates.from_json(json.loads(text)) if text else NO_RATES

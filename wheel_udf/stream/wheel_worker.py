@@ -222,7 +222,11 @@ class WheelWorker(ShardWorker):
             if not noted:
                 return None
             punctual, news = Punctual(rows=0), SenderNews.from_json(json.loads(noted))
-        return punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: flight_size(state))
+        over = punctual.hand_over(batch_of_task()[0], shard, self.shards, news, lambda: flight_size(state))
+        if not self.rates:
+            return over
+        # What has a rate leaves at its turn, which is no due time that a sender could wait for.
+        return replace(over, is_punctual=lambda names: over.is_punctual(names) & ~self.rates.mask(names))
 
     def _full(self, shard: int, step: Step, state: ShardState) -> dict[str, float]:
         """Used part of each limit, as far as this batch touched it; 1 is all."""
