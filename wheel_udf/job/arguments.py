@@ -78,4 +78,12 @@ def _instant(text: str) -> int:
         raise argparse.ArgumentTypeError(message) from None
 
 
-_TYPES: Final = {"Path": Path, "float": float, "instant": _instant, "int": int}
+def _per_s(text: str) -> float:
+    """A rate a second."""
+    try:
+        return per_second(text)
+    except ConfigError as fault:
+        raise argparse.ArgumentTypeError(f"not a rate: {text!r}; rule: {fault.rule}") from None
+
+
+_TYPES: Final = {"Path": Path, "float": float, "instant": _instant, "int": int, "rate": _per_s}

@@ -1,5 +1,5 @@
 """The verbs on pending entries: pending, forecast, history, acts; cancel, move, reroute, fire-now; of series skip,
-pause, resume, backfill.
+pause, resume, backfill; of dead letters redrive.
 
 ::
 
@@ -14,6 +14,7 @@ pause, resume, backfill.
     wheel-udf fire-now --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf skip     --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf backfill --config FILE (--id ID | --where SQL)... --from INSTANT --to INSTANT [--most N] [--dry-run]
+    wheel-udf redrive  --config FILE (--id ID | --where SQL)... [--from NAME] [--rate N/s] [--dry-run]
     wheel-udf pause    --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf resume   --config FILE (--id ID | --where SQL)... [--dry-run]
 
@@ -37,6 +38,7 @@ from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.picture import draw
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
@@ -44,10 +46,16 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.entries import PendingWork, count_far, count_pending, forecast, pending
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operations import operations_pending
+from wheel_udf.pending.redrive import dead_letters, redrive
 from wheel_udf.spark.failures import quiet_sql
 
 _OF_PURGATORY = ("pending", "cancel", "acts")
-_PLURAL = {"entry": "entries", "operation": "operations", "occurrence": "occurrences"}
+_PLURAL = {
+    "entry": "entries",
+    "operation": "operations",
+    "occurrence": "occurrences",
+    "dead letter": "dead letters",
+}
 _DONE = {
     "cancel": "cancelled",
     "move": "moved",
@@ -57,6 +65,7 @@ _DONE = {
     "pause": "paused",
     "resume": "resumed",
     "backfill": "added",
+    "redrive": "sent again",
 }
 _ACTS = {
     "cancel": acts.cancel,
@@ -97,6 +106,9 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
                 _history(spark, work, config, asked.id, print_line)
             case "acts":
                 _acts(spark, work, print_line)
+            case "redrive":
+                assert not isinstance(config, PurgatoryConfig), "refused above"
+                _redrive(spark, work, config, asked, print_line)
             case _:
                 noun = "operation" if isinstance(config, PurgatoryConfig) else "entry"
                 _act(spark, work, asked, print_line, noun)
@@ -205,6 +217,24 @@ def _act(
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
     print_line(act_text(asked.verb, count, noun, dry_run=asked.dry_run))
+
+
+def _redrive(
+    spark: SparkSession,
+    work: PendingWork,
+    config: SchedulerConfig,
+    asked: argparse.Namespace,
+    print_line: PrintLine,
+) -> None:
+    name = asked.letters or config.dead_letters
+    if name is None:
+        hint = "name the destination with --from, or set dead_letters in the config"
+        raise ConfigError(
+            "no dead letters", field="dead_letters", value=None, rule="a destination", hint=hint
+        )
+    letters = dead_letters(spark, destinations_of(config).resolve(name), name)
+    count = redrive(spark, work, letters, _picked(asked), per_s=asked.rate, dry_run=asked.dry_run)
+    print_line(act_text(asked.verb, count, "dead letter", dry_run=asked.dry_run))
 
 
 def act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:

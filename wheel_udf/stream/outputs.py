@@ -123,6 +123,7 @@ def dead_letters(frame: DataFrame) -> DataFrame:
     source = F.split("source", "/")
     is_record = F.col("source").rlike(r"\A[^/]+/[0-9]+/[0-9]+\z")
     named = {
+        "occurrence": F.col("occurrence") if "occurrence" in frame.columns else F.lit(None).cast("bigint"),
         "attempts": F.col("attempt"),
         "dead_at": F.col("fired_at"),
         "source_topic": F.when(is_record, source[0]),

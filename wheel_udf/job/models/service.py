@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
 from wheel_udf.job.models.section import Rule, Section, all_defaults
 from wheel_udf.job.models.values import DestinationName, PositiveWaitMs, WaitMs, as_written, fault, fault_at
-from wheel_udf.policies.rates import MOST_PER_S, Rate, Rates
+from wheel_udf.policies.rates import Rate, Rates, per_second
 from wheel_udf.policies.retries import Retries, Retry
 
-_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) */ *(s|min|h)")
 _MOST_AT_ONCE: Final = 20
-_SPANS_S: Final = {"s": 1, "min": 60, "h": 3600}
 
 
 class BreakerConfig(Section):
@@ -102,11 +100,10 @@ NumberOrRetries = Annotated[RetriesConfig, BeforeValidator(_of_number)]
 
 
 def _per_s(value: object) -> float:
-    if isinstance(value, str) and (found := _RATE.fullmatch(value.strip())) is not None:
-        per_s = float(found[1]) / _SPANS_S[found[2]]
-        if 0 < per_s <= MOST_PER_S:
-            return per_s
-    raise fault("not a rate", rule=f"a number with /s, /min or /h, such as 100/s; at most {MOST_PER_S}/s")
+    try:
+        return per_second(value)
+    except ConfigError as error:
+        raise fault(error.what, rule=error.rule) from None
 
 
 PerSecond = Annotated[
