@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from wheel_udf import __version__
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.common.package_data import toml_of
+from wheel_udf.common.rates import per_second
 
 PROGRAM: Final = "wheel-udf"
 

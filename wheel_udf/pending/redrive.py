@@ -6,8 +6,8 @@
     --rate 100/s                                                the next one 10 ms later, and so on
 
 The entry has the id and the ``seq`` of the letter: a higher ``seq`` that came meanwhile wins over it, and the same act
-again counts as a repetition (``duplicate``) within ``memory``. Its attempts begin anew. Of an occurrence of a series the
-id is ``<id>@<nominal time>``, because the id itself is that of the series. The letters stay where they are.
+again counts as a repetition (``duplicate``) within ``memory``. Its attempts begin anew. Of an occurrence of a series
+the id is ``<id>@<nominal time>``, because the id itself is that of the series. The letters stay where they are.
 """
 
 from __future__ import annotations

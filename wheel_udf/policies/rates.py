@@ -22,7 +22,6 @@ an entry that comes while a token is free takes it, even if others are about to 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,30 +34,11 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
+from wheel_udf.common.rates import MOST_PER_S
 from wheel_udf.wheel.policies import Passed
-
-MOST_PER_S: Final = 1_000_000
-"""The highest rate."""
-
-RATE_RULE: Final = f"a number with /s, /min or /h, such as 100/s; at most {MOST_PER_S}/s"
-_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) */ *(s|min|h)")
-_SPANS_S: Final = {"s": 1, "min": 60, "h": 3600}
 
 PROBE_AGAIN_MS: Final = 1_000
 """When the entries behind one that tries a destination ask again."""
-
-
-def per_second(text: object) -> float:
-    """Reads a rate, such as ``100/s``, ``30/min`` or ``5/h``.
-
-    Raises:
-        ConfigError: It is none.
-    """
-    if isinstance(text, str) and (found := _RATE.fullmatch(text.strip())) is not None:
-        per_s = float(found[1]) / _SPANS_S[found[2]]
-        if 0 < per_s <= MOST_PER_S:
-            return per_s
-    raise ConfigError("not a rate", field="rate", value=text, rule=RATE_RULE)
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, StrictInt, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
+from wheel_udf.common.rates import per_second
 from wheel_udf.job.models.section import Rule, Section, all_defaults
 from wheel_udf.job.models.values import DestinationName, PositiveWaitMs, WaitMs, as_written, fault, fault_at
-from wheel_udf.policies.rates import Rate, Rates, per_second
-from wheel_udf.policies.retries import Retries, Retry
+
+if TYPE_CHECKING:
+    from wheel_udf.policies.rates import Rates
+    from wheel_udf.policies.retries import Retries, Retry
+
+# The policies themselves are imported where one is made: they need numpy and pyarrow.
 
 _MOST_AT_ONCE: Final = 20
 
@@ -76,6 +81,8 @@ class RetriesConfig(Section):
 
     def retry(self, breaker: BreakerConfig, dead_letters: str | None) -> Retry:
         """As the library takes it; `dead_letters` are those of the job."""
+        from wheel_udf.policies.retries import Retry
+
         given = self.model_dump(exclude={"policy", "waits", "in_batch", "dead_letters"})
         return Retry(
             policy="exponential" if self.policy == "none" else self.policy,
@@ -161,6 +168,8 @@ class ServedConfig(Section):
 
 def retries_of(destinations: Mapping[str, Any], dead_letters: str | None) -> Retries:
     """Which destinations are tried again."""
+    from wheel_udf.policies.retries import Retries
+
     found = {
         name: (sink.retries or RetriesConfig.model_validate({})).retry(sink.breaker, dead_letters)
         for name, sink in destinations.items()
@@ -171,6 +180,8 @@ def retries_of(destinations: Mapping[str, Any], dead_letters: str | None) -> Ret
 
 def rates_of(destinations: Mapping[str, Any], shards: int) -> Rates:
     """How much the destinations get."""
+    from wheel_udf.policies.rates import Rate, Rates
+
     found = {
         name: Rate(sink.rate, sink.burst or max(shards, round(sink.rate)))
         for name, sink in destinations.items()

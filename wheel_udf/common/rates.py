@@ -1,0 +1,28 @@
+"""Rates: one grammar, for the config and for arguments of verbs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from wheel_udf.common.errors import ConfigError
+
+MOST_PER_S: Final = 1_000_000
+"""The highest rate."""
+
+RATE_RULE: Final = f"a number with /s, /min or /h, such as 100/s; at most {MOST_PER_S}/s"
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) */ *(s|min|h)")
+_SPANS_S: Final = {"s": 1, "min": 60, "h": 3600}
+
+
+def per_second(text: object) -> float:
+    """Reads a rate, such as ``100/s``, ``30/min`` or ``5/h``.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if isinstance(text, str) and (found := _RATE.fullmatch(text.strip())) is not None:
+        per_s = float(found[1]) / _SPANS_S[found[2]]
+        if 0 < per_s <= MOST_PER_S:
+            return per_s
+    raise ConfigError("not a rate", field="rate", value=text, rule=RATE_RULE)
