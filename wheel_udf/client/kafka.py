@@ -262,9 +262,9 @@ def _ours(delivery: Message, *needed: str) -> tuple[list[tuple[str, bytes | None
     """
     headers: Any = delivery.headers() or []
     ours = {name: value or b"" for name, value in headers if name.startswith(OUR_PREFIX)}
-    wanted = {COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER, *needed}
-    if not wanted <= ours.keys():
-        rule = f"a message with the headers {', '.join(sorted(wanted))}"
+    wanted = (COMMAND_HEADERS["schedule_id"], FIRE_ID_HEADER, *needed)
+    if not ours.keys() >= set(wanted):
+        rule = f"a message with the headers {' and '.join(wanted)}"
         raise ContractError("not a delivery", field="delivery", value=sorted(ours), rule=rule)
     return [(name, value) for name, value in headers if name not in ours], ours
 
