@@ -221,7 +221,7 @@ class ShardState(BaseShardState):
             wheel=self.wheel,
             clock_ms=clock_ms,
             next_due_ms=min(
-                (each.low_ms for each in entries if not _is_given(each) and each.low_ms < PAUSED_MS),
+                (each.low_ms for each in entries if not _is_given(each) and each.low_ms != PAUSED_MS),
                 default=None,
             ),
             pending=sum(chunk.rows for chunk in entries),
