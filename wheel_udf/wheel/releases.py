@@ -203,12 +203,13 @@ def _firings(due: pa.Table, plan: Firings) -> pa.Table:
     )
     has_none = rows["level_error_ms"].is_null().to_numpy()
     before = rows["occurrence"].fill_null(0).to_numpy()
+    has_no_number = rows["occurrence"].is_null().to_numpy()
     number = before + plan.missed_before + _place_in_run(plan.row) + 1
     return with_columns(
         rows.append_column("missed_before", pa.array(plan.missed_before, mask=~is_series)),
         deliver_at_ms=pa.array(plan.nominal_ms + late_ms),
         level_error_ms=pa.array(late_ms, mask=(is_series | has_none) & (late_ms == 0)),
-        occurrence=pa.chunked_array([pc.if_else(pa.array(is_series), number, rows["occurrence"])]),
+        occurrence=pa.array(np.where(is_series, number, before), mask=has_no_number & ~is_series),
     )
 
 
