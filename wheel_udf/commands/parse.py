@@ -169,7 +169,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common = common_rules(given, contract)
-    schedules, of_series = schedule_rules(given, contract), series.rules(given, contract)
+    schedules, of_series = schedule_rules(given, contract), series.rules(given)
     # Only the common rules apply to a CANCEL.
     rules = [*common, Rule(None, F.col("_op") == CANCEL, read.null("string")), *schedules]
     code = first_broken(rules)
@@ -179,7 +179,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     frame = frame.select("*", code.alias("_code"))
     message = error_message(F.col("_code"), common + schedules + of_series, contract)
     leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
-    if "repeat" in given and contract.series:
+    if "repeat" in given:
         leveled += series.output_columns(given, contract)
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)
 

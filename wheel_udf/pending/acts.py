@@ -12,6 +12,8 @@ An act adds rows and changes none. Each selected entry gets a row with a higher 
     skip      SCHEDULE (seq, amend + 1), the next      skipped                    the same
               occurrence of a series
 
+In the tiered mode a series that the wheel has not read yet (``occurrence`` is null) can be cancelled and not changed.
+
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
 
@@ -168,8 +170,6 @@ def skip(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: boo
         picked: The selection.
         dry_run: Count the series and change nothing.
     """
-    if work.store is not None:
-        raise ActError("the tiered mode has no series", field="act", value="skip", rule="the direct mode")
     return _act(spark, work, picked, _Change("skip", "the next occurrence", skips=True), dry_run=dry_run)
 
 
@@ -187,6 +187,8 @@ class _Change:
         entry = self.op == SCHEDULE
         if self.skips:
             rows = rows.where("repeat IS NOT NULL")
+        if entry:
+            rows = rows.where("repeat IS NULL OR occurrence IS NOT NULL")
         moved = self.due is not None
         due = F.expr(self.due).cast("timestamp") if self.due is not None else F.col("scheduled_at")
         keeps_level = F.lit(entry and not moved)
@@ -208,6 +210,7 @@ class _Change:
             # Null without a level; with a level the error may be 0.
             "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
             "occurrence": F.when(F.lit(entry), F.col("occurrence")),
+            "repeat": F.when(F.lit(entry), F.col("repeat")),
             "destination": destination if entry else nothing.cast("string"),
             "source": F.col("source"),
             **carried,

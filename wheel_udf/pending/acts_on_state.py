@@ -52,17 +52,17 @@ def changed(entries: DataFrame, checkpoint: str) -> DataFrame:
         checkpoint: Of the query.
     """
     rows = acts_of_texts(_not_taken(checkpoint), ACT_SCHEMA)
-    if not rows.num_rows:
-        return entries
-    # Of several acts on a version the highest counts: it was made of what the others had left.
-    order = [("op", "descending"), ("amend", "descending")]
-    last = rows.append_column("place", pa.array(range(rows.num_rows))).sort_by(order)
-    last = last.group_by(["schedule_id", "seq"], use_threads=False).aggregate([("place", "first")])
-    rows = rows.take(last["place_first"])
-    changes = entries.sparkSession.createDataFrame(rows)
+    return changed_by(entries, entries.sparkSession.createDataFrame(rows)) if rows.num_rows else entries
+
+
+def changed_by(entries: DataFrame, acts: DataFrame) -> DataFrame:
+    """Returns pending entries of a state (the columns of ``ENTRY_SCHEMA``) as acts leave them (``ACT_SCHEMA``)."""
     names = [name for name in ACT_SCHEMA.names if name not in ("schedule_id", "seq", "op")]
+    # Of several acts on a version the highest counts: it was made of what the others had left.
+    last = F.max_by(F.struct("op", *names), F.struct("op", "amend"))
+    changes = acts.groupBy("schedule_id", "seq").agg(last.alias("last"))
     changes = changes.select(
-        "schedule_id", "seq", "op", *(F.col(name).alias(f"new_{name}") for name in names)
+        *("schedule_id", "seq", "last.op"), *(F.col(f"last.{name}").alias(f"new_{name}") for name in names)
     )
     met = entries.join(F.broadcast(changes), ["schedule_id", "seq"], "left")
     met = met.where(F.col("op").isNull() | (F.col("op") != CANCEL))

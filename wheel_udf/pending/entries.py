@@ -2,8 +2,8 @@
 nothing.
 
 Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). Tiered mode: far entries are in the slot
-store, near ones in the state, and of both the highest version decides (:mod:`wheel_udf.pending.in_store`). Entries are
-shown as acts have left them, also acts that the job has not taken yet.
+store, near ones and series in the state, and of both the highest version decides (:mod:`wheel_udf.pending.in_store`).
+Entries are shown as acts have left them, also acts that the job has not taken yet.
 
 Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
 store, made when the table is requested, and then a read of the requested columns; only ids with several versions
@@ -44,7 +44,10 @@ PENDING_COLUMNS: Final = (
 delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
 without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
 and ``occurrence`` how many it has had; both are null of other entries. ``place`` is where the entry waits: ``state``,
-``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it."""
+``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it.
+
+Tiered mode: of a series that the wheel has not read yet ``occurrence`` is null, and ``deliver_at`` is what it would be
+if the id was new."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ def pending(
         as_of_ms: Read the entries that were pending at this earlier moment (UTC epoch ms). Direct: after the last
             batch planned by then, as far back as Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``).
             Tiered: from the store's version at that moment, as far back as its log and files are kept; entries due by
-            that moment are left out, even if they had not been released yet.
+            that moment are left out, even if they had not been released yet; and series as in the direct mode, without
+            them if Spark no longer keeps the batch.
 
     Returns:
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
@@ -140,7 +144,7 @@ def pending(
     if as_of_ms is None:
         rows = in_store.pending_now(spark, work.store, work.query, ids)
     else:
-        rows = in_store.pending_then(spark, work.store, as_of_ms, ids)
+        rows = in_store.pending_then(spark, work.store, work.query, as_of_ms, ids)
     return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
 
 
@@ -173,9 +177,6 @@ def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
         "scheduled_at": F.timestamp_millis(due_ms).alias("scheduled_at"),
         "place": place.alias("place"),
     }
-    # The slot store has no series.
-    none = {"repeat": F.lit(None).cast("string"), "occurrence": F.lit(None).cast("long")}
-    named |= {name: null.alias(name) for name, null in none.items() if name not in rows.columns}
     return rows.select(*(named.get(name, F.col(name)) for name in PENDING_COLUMNS))
 
 

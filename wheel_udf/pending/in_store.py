@@ -7,7 +7,12 @@ Of the rows of one id in the store the highest version decides::
     SCHEDULE, far                  yes
     SCHEDULE, near, due later      yes: nothing is released before it is due
     SCHEDULE, near, due by now     if the state still holds it (a backlog), or if the wheel has not read the row yet
+    series                         if it is in the state, or if the wheel has not read its row yet
     CANCEL                         no
+
+A series (:func:`_series_of`) waits in the state, and its row is dropped from the store long before it ends. So the
+series of the state are compared as if they were rows of the store. One that the wheel has not read is shown with the
+occurrence that it would have if its id was new, and without ``occurrence``.
 
 Rows of acts that the keeper has not taken yet count as if they were in the store.
 
@@ -28,23 +33,32 @@ that of two ids: the ranking is by id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.pending.acts_on_state import changed_by
 from wheel_udf.pending.acts_on_store import rows_not_taken
-from wheel_udf.pending.state import waiting
-from wheel_udf.shard.rows import SCHEDULE
+from wheel_udf.pending.state import held
+from wheel_udf.policies.series import first_occurrences
+from wheel_udf.shard.rows import ACTED, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SCHEDULE, with_columns
 from wheel_udf.store.head import Head, Partition
+from wheel_udf.store.intake import id_hash
 from wheel_udf.store.layout import NEAR, is_far_column
 from wheel_udf.store.repeated import repeated_hashes
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.store.versions import VERSION, with_version
 from wheel_udf.tables.delta_log import version_at
+
+_log = logging.getLogger(__name__)
 
 _IS_ENTRY: Final = f"op = {SCHEDULE} AND deliver_at_ms IS NOT NULL"
 
@@ -71,8 +85,8 @@ def pending_now(
     """
     now = _Now(spark, store, checkpoint, ids)
     if ids is not None or now.rows <= FEW_ROWS:
-        return now.unreleased(_entries_of_few(store, now.head, ids, now.acts))
-    alone, others = _divided(_Rows.of(store, now.head, now.acts), now.rows)
+        return now.unreleased(_entries_of_few(store, now.head, ids, now.beside))
+    alone, others = _divided(_Rows.of(store, now.head, now.beside), now.rows)
     return alone.unionByName(now.unreleased(others))
 
 
@@ -80,8 +94,8 @@ def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
     now = _Now(spark, store, checkpoint, None)
     if now.rows <= FEW_ROWS:
-        return now.unreleased(_entries_of_few(store, now.head, None, now.acts)).count()
-    rows = _Rows.of(store, now.head, now.acts)
+        return now.unreleased(_entries_of_few(store, now.head, None, now.beside)).count()
+    rows = _Rows.of(store, now.head, now.beside)
     several, number = _several(rows, now.rows)
     far = sum(partition.rows for partition in now.partitions if _is_plain(store, now.head, partition))
     if not number:
@@ -95,10 +109,11 @@ def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
 
 
 def pending_then(
-    spark: SparkSession, store: SlotStore, as_of_ms: int, ids: Sequence[str] | None
+    spark: SparkSession, store: SlotStore, checkpoint: str, as_of_ms: int, ids: Sequence[str] | None
 ) -> DataFrame:
-    """As :func:`pending_now` at an earlier moment, from the store alone: near rows stay in it after they have fired. An
-    act counts from the moment when the job took it.
+    """As :func:`pending_now` at an earlier moment, from the store: near rows stay in it after they have fired. An act
+    counts from the moment when the job took it. The series are those of the state after the last batch planned by then,
+    without them if Spark no longer keeps that batch.
     """
     version = version_at(spark, store.path, as_of_ms)
     if version is None:
@@ -109,12 +124,13 @@ def pending_then(
     instants = [
         at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
     ]
+    beside = _series_then(spark, checkpoint, as_of_ms, ids)
     # About as many rows as now: the log of that version need not be read for it.
     about = _rows_of(store.partitions())
     if ids is not None or about <= FEW_ROWS:
-        entries = _entries_of_few(store, head, ids, None)
+        entries = _entries_of_few(store, head, ids, beside)
     else:
-        alone, others = _divided(_Rows.of(store, head, None), about)
+        alone, others = _divided(_Rows.of(store, head, beside), about)
         entries = alone.unionByName(others)
     return entries.where(F.col("deliver_at_ms") > min(instants))
 
@@ -148,20 +164,25 @@ class _Now:
         head: The head of the store.
         partitions: Its partitions.
         rows: Their number of rows.
-        acts: The rows of acts that the store does not have yet; None if there are none.
+        beside: What is compared with the rows of the store: the rows of acts that it does not have yet, and the series
+            of the state.
     """
 
     def __init__(
         self, spark: SparkSession, store: SlotStore, checkpoint: str, ids: Sequence[str] | None
     ) -> None:
-        self._store = store
         # The state is read first: an entry that leaves the store afterwards must not be counted twice.
         self._version, self._clock_ms = read_to(checkpoint)
-        self._held = waiting(spark, checkpoint, ids=ids)
+        self._held = held(spark, checkpoint, ids=ids).localCheckpoint()
         now = store.contents()
         self.head, self.partitions = now.head, now.partitions
         self.rows = _rows_of(self.partitions)
-        self.acts = rows_not_taken(store, self.head, checkpoint)
+        acts = rows_not_taken(store, self.head, checkpoint)
+        self._unread = _with(store.added_since(self._version), acts)
+        series = _series_of(self._held, self._unread)
+        if ids is not None:
+            series = series.where(F.col("schedule_id").isin(*ids))
+        self.beside = _with(series, acts)
 
     def unreleased(self, entries: DataFrame) -> DataFrame:
         """Leaves out the near entries that are due, that the wheel has read and holds no more."""
@@ -169,12 +190,65 @@ class _Now:
             return entries
         by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self._clock_ms)
         version = "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
-        unread = _with_acts(self._store.added_since(self._version), self.acts)
-        alive = self._held.select(*version).unionByName(unread.select(*version)).distinct()
+        alive = self._held.select(*version).unionByName(self._unread.select(*version)).distinct()
         joined = entries.join(
             alive.withColumn("_alive", F.lit(True)), ["schedule_id", "seq", "amend"], "left"
         )
         return joined.where(~by_now | F.col("_alive")).select(*entries.columns)
+
+
+# ---- series --------------------------------------------------------------------------------------
+
+
+def _series_of(there: DataFrame, unread: DataFrame) -> DataFrame:
+    """The pending series as rows of the store.
+
+    Args:
+        there: Entries of the state.
+        unread: Rows of the store that the wheel has not read.
+    """
+    known = changed_by(there.where("repeat IS NOT NULL"), unread.where(F.col("act") == ACTED))
+    is_new = (F.col("act") == COMMAND) & F.col("repeat").isNotNull() & F.col("reject").isNull()
+    new = unread.where(is_new).select(*COMMAND_SCHEMA.names)
+    begun = new.mapInArrow(_begun, from_arrow_schema(ENTRY_SCHEMA))
+    begun = begun.join(known.select("schedule_id", "seq"), ["schedule_id", "seq"], "left_anti")
+    return _as_stored(known.unionByName(begun))
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        begun = first_occurrences(pa.Table.from_batches([batch]).cast(COMMAND_SCHEMA))
+        unknown = pa.nulls(begun.num_rows, pa.int64())
+        yield from with_columns(begun.select(ENTRY_SCHEMA.names), occurrence=unknown).to_batches()
+
+
+def _series_then(
+    spark: SparkSession, checkpoint: str, as_of_ms: int, ids: Sequence[str] | None
+) -> DataFrame | None:
+    """The series that were in the state, as rows of the store; None if that is not known any more."""
+    try:
+        there = held(spark, checkpoint, ids=ids, as_of_ms=as_of_ms)
+    except CheckpointError as fault:
+        _log.warning("series are left out: %s", fault)
+        return None
+    return _as_stored(there.where("repeat IS NOT NULL"))
+
+
+def _as_stored(series: DataFrame) -> DataFrame:
+    columns = {
+        **{name: F.col(name) for name in series.columns},
+        "level": F.lit(NEAR),
+        "slot": F.lit(0),
+        "act": F.lit(COMMAND),
+        "id_hash": id_hash(F.col("schedule_id")),
+        "op": F.lit(SCHEDULE),
+        "seq_given": F.lit(True),
+        "arrived": F.lit(0),
+    }
+    nothing = F.lit(None)
+    return series.select(
+        *(columns.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in STORE_SCHEMA)
+    )
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -187,22 +261,22 @@ class _Rows:
     Attributes:
         far: The rows of far slots that the cursor has not reached. They are selected by partition, and all of them are
             entries.
-        others: All other rows, and those of acts that the store does not have yet.
+        others: All other rows, and those that are compared with the store's.
     """
 
     far: DataFrame
     others: DataFrame
 
     @staticmethod
-    def of(store: SlotStore, head: Head, acts: DataFrame | None) -> _Rows:
+    def of(store: SlotStore, head: Head, beside: DataFrame | None) -> _Rows:
         rows = store.rows(version=head.version)
         is_plain = (F.col("level") > NEAR) & ~_is_reached(store, head)
-        others = with_version(_with_acts(rows.where(~is_plain), acts))
+        others = with_version(_with(rows.where(~is_plain), beside))
         return _Rows(rows.where(is_plain), _not_handed_over(others, head))
 
 
-def _with_acts(rows: DataFrame, acts: DataFrame | None) -> DataFrame:
-    return rows if acts is None else rows.unionByName(acts)
+def _with(rows: DataFrame, more: DataFrame | None) -> DataFrame:
+    return rows if more is None else rows.unionByName(more)
 
 
 def _rows_of(partitions: Sequence[Partition]) -> int:
@@ -229,10 +303,10 @@ def _not_handed_over(rows: DataFrame, head: Head) -> DataFrame:
 
 
 def _entries_of_few(
-    store: SlotStore, head: Head, ids: Sequence[str] | None, acts: DataFrame | None
+    store: SlotStore, head: Head, ids: Sequence[str] | None, beside: DataFrame | None
 ) -> DataFrame:
     """Returns the entries that no higher version replaces, ranked in one pass."""
-    rows = with_version(_with_acts(store.rows(version=head.version), acts))
+    rows = with_version(_with(store.rows(version=head.version), beside))
     if ids is not None:
         rows = rows.where(F.col("schedule_id").isin(*ids))
     return _best(_not_handed_over(rows, head)).where(_IS_ENTRY)

@@ -73,10 +73,11 @@ ended, and, of a fired one, the due time that was requested (else null)."""
 SCHEDULE, CANCEL = 0, 1
 """``op``. REPLACE is a SCHEDULE."""
 
-COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE = range(6)
+COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, ACTED = range(7)
 """``act``: what a row is to the wheel. In the tiered mode, where far entries wait in a slot store, a row is
 not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
-GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL."""
+GONE_...: it ended there, ACTED: an act changes a series, which the state has (:mod:`wheel_udf.wheel.acted`). A
+GONE_CANCELLED row carries the version of the CANCEL."""
 
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]

@@ -128,7 +128,7 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
     )
 
 
-def schedule_stored(
+def schedule_stored(  # noqa: PLR0913  # likewise
     near: DataFrame,
     *,
     wheel: Wheel,
@@ -137,6 +137,7 @@ def schedule_stored(
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
     leveled: bool = False,
+    repeats: bool = False,
     punctual: Punctual | None = None,
 ) -> DataFrame:
     """Does what :func:`schedule` does, with the rows of a slot store's near partitions.
@@ -150,6 +151,7 @@ def schedule_stored(
         memory_ms: How long an ended id is remembered.
         limit: Most rows released in a batch.
         leveled: Whether the commands were parsed with delay levels.
+        repeats: Whether the commands have a column ``repeat``.
         punctual: Hands entries to a sender.
 
     Raises:
@@ -164,7 +166,7 @@ def schedule_stored(
         event_at=F.lit(None).cast("timestamp"),
         of_rejects=("source", "reject"),
     )
-    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual, repeats="repeat" in near.columns)
+    facts = _facts(wheel, clock, shards, leveled=leveled, punctual=punctual, repeats=repeats)
     return _through_the_wheel(
         rows,
         facts,

@@ -106,7 +106,7 @@ def start_tiered(
     spark = commands.sparkSession
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
-    parsed = parse_commands(commands, replace(clocked(what.contract, what.clock), series=False))
+    parsed = parse_commands(commands, clocked(what.contract, what.clock))
     lease_of = lease_of or Lease
     lease_of(leased(what.store)).require_free()
     check_tiered(spark, what, checkpoint)
@@ -146,6 +146,7 @@ def start_tiered(
             memory_ms=what.memory_ms,
             limit=what.limit,
             leveled=what.contract.levels is not None,
+            repeats="repeat" in parsed.columns,
             punctual=_punctual(what, bounded=run.bounded),
         )
         wheel = deliver(
