@@ -147,7 +147,7 @@ class Pressure:
         )
         with self._entries(ended) as entries:
             waiting = entries.select("schedule_id")
-            table = _with_first_due(new.join(waiting, "schedule_id", "left_anti").toArrow(), now_ms or 0)
+            table = _with_first_due(new.join(waiting, "schedule_id", "left_anti").toArrow())
             total = self._take(entries)
             verdict = judge(self.limits, Held(total, self._counts_in(entries)), table, self._geometry.tick_ms)
         over = np.flatnonzero(verdict.refused_by >= 0)
@@ -202,10 +202,8 @@ class Pressure:
         return slot_column(self._geometry, 1, F.col("deliver_at_ms"))
 
 
-def _with_first_due(new: pa.Table, now_ms: int) -> pa.Table:
-    """New entries, series with the due time of their first occurrence; of those without one, which the wheel refuses,
-    the clock.
-    """
+def _with_first_due(new: pa.Table) -> pa.Table:
+    """New entries, series with the due time of their first occurrence and without those that have none."""
     if not new["deliver_at_ms"].null_count:
         return new
     series = new.filter(new["deliver_at_ms"].is_null())
@@ -223,8 +221,8 @@ def _with_first_due(new: pa.Table, now_ms: int) -> pa.Table:
     )
     place = pc.index_in(new["schedule_id"], value_set=begun["schedule_id"].combine_chunks())
     first_ms = begun["deliver_at_ms"].combine_chunks().take(place.combine_chunks())
-    due_ms = pc.coalesce(new["deliver_at_ms"].combine_chunks(), first_ms, pa.scalar(now_ms, pa.int64()))
-    return with_columns(new, deliver_at_ms=due_ms)
+    due_ms = pc.coalesce(new["deliver_at_ms"].combine_chunks(), first_ms)
+    return with_columns(new, deliver_at_ms=due_ms).filter(due_ms.is_valid())
 
 
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:

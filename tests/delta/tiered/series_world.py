@@ -65,12 +65,20 @@ def in_s(instant: Any) -> float:
 
 @dataclass
 class World:
-    """Input, checkpoint, store and tables of one mode, in a folder."""
+    """Input and tables in a folder, and checkpoint and store in a home of its own there."""
 
     spark: SparkSession
     folder: Path
-    memory_ms: int = MEMORY_MS
+    home: str = ""
     reports: list[BatchReport] = field(default_factory=list)
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.folder / self.home / "checkpoint")
+
+    @property
+    def store_path(self) -> str:
+        return str(self.folder / self.home / "store")
 
     def say(self, *batches: list[dict[str, Any]]) -> None:
         """Adds a file for each batch."""
@@ -101,10 +109,13 @@ class World:
     def direct(self, until_s: float | None = None) -> None:
         """Runs the direct mode over all files, and its clock on to an instant."""
         clock = EventClock(max_ahead_ms=None, until_ms=None if until_s is None else at_ms(until_s))
-        frame = schedule(self.commands(), wheel=WHEEL, clock=clock, shards=2, memory_ms=self.memory_ms)
-        place = str(self.folder / "checkpoint")
+        frame = schedule(self.commands(), wheel=WHEEL, clock=clock, shards=2, memory_ms=MEMORY_MS)
         query = deliver(
-            frame, **self.outlet(), checkpoint=place, trigger="available-now", on_batch=self.reports.append
+            frame,
+            **self.outlet(),
+            checkpoint=self.checkpoint,
+            trigger="available-now",
+            on_batch=self.reports.append,
         )
         query.awaitTermination()
 
@@ -113,17 +124,17 @@ class World:
         clock = EventClock(max_ahead_ms=None, until_ms=None if until_s is None else at_ms(until_s))
         what = TieredWheel(
             layout=LAYOUT,
-            store=str(self.folder / "store"),
+            store=self.store_path,
             clock=clock,
             shards=2,
-            memory_ms=self.memory_ms,
+            memory_ms=MEMORY_MS,
             **settings,
         )
         return start_tiered(
             self.commands(),
             what,
             outlet=Outlet(**self.outlet()),
-            checkpoint=str(self.folder / "checkpoint"),
+            checkpoint=self.checkpoint,
             trigger="available-now",
             on_batch=self.reports.append,
         )
@@ -134,11 +145,11 @@ class World:
 
     @property
     def store(self) -> SlotStore:
-        return SlotStore.open(self.spark, str(self.folder / "store"), LAYOUT, create=False)
+        return SlotStore.open(self.spark, self.store_path, LAYOUT, create=False)
 
     @property
     def work(self) -> PendingWork:
-        return PendingWork(str(self.folder / "checkpoint"), self.store)
+        return PendingWork(self.checkpoint, self.store)
 
     def near_rows(self) -> int:
         """The number of near rows that the store still has."""
