@@ -70,6 +70,7 @@ class World:
     spark: SparkSession
     folder: Path
     home: str = ""
+    sink: type[DeltaSink] = DeltaSink
     reports: list[BatchReport] = field(default_factory=list)
 
     @property
@@ -102,7 +103,7 @@ class World:
 
     def outlet(self) -> dict[str, Any]:
         return {
-            "destinations": Destinations({"*": DeltaSink(str(self.folder / "tables"), create=True)}),
+            "destinations": Destinations({"*": self.sink(str(self.folder / "tables"), create=True)}),
             "rejects": DeltaSink(str(self.folder / "rejects")),
         }
 

@@ -4,9 +4,11 @@ the highest version decides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.delta.tiered.series_world import LAYOUT, MEMORY_MS, WHEEL, World, series
 from tests.spark.streams import cancel, due
@@ -16,6 +18,8 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
 from wheel_udf.pending.entries import PendingWork, count_pending
 from wheel_udf.policies.limits import Limits
+from wheel_udf.sinks.delta_sink import DeltaSink
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered.keeper import Keeper
 from wheel_udf.tiered.settings import TieredWheel
 from wheel_udf.transfer.exporting import export_job
@@ -267,3 +271,47 @@ def test_series_move_to_a_tiered_job_and_from_it(spark: SparkSession, tmp_path: 
     back.direct(until_s=1_600)
     assert back.times("a") == [200, 300, 1_600]
     assert (back.times("b"), back.times("y")) == ([900], [1_000])
+
+
+class Falters(DeltaSink):
+    """A sink that fails after some of its writes, as a driver does that is killed then."""
+
+    kills: ClassVar[list[int]] = []
+    writes: ClassVar[int] = 0
+
+    def write(self, *given: Any, **named: Any) -> Any:
+        """Writes, and then fails."""
+        done = super().write(*given, **named)
+        Falters.writes += 1
+        if Falters.writes in Falters.kills:
+            raise OSError(28, "killed")
+        return done
+
+
+def test_a_job_that_dies_after_commits_of_the_store_and_of_a_table_loses_and_repeats_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct, tiered = World(spark, tmp_path / "direct"), World(spark, tmp_path / "tiered", sink=Falters)
+    for world in (direct, tiered):
+        world.say(*told())
+    direct.direct(until_s=4_000)
+    monkeypatch.setattr(Falters, "kills", [2, 5])
+    append, committed = SlotStore.append, []
+
+    def dies(store: SlotStore, *given: Any, **named: Any) -> Any:
+        done = append(store, *given, **named)
+        committed.append(named["app_id"])
+        if len(committed) in (3, 9):
+            raise OSError(28, "killed")
+        return done
+
+    monkeypatch.setattr(SlotStore, "append", dies)
+    lives = 0
+    while True:
+        lives += 1
+        with suppress(OSError, StreamingQueryException):
+            tiered.tiered(until_s=4_000)
+            break
+    assert lives == 5
+    assert tiered.fired() == direct.fired()
+    assert tiered.account() == direct.account()
