@@ -252,7 +252,11 @@ class SimulatedStore(SlotStore):
 
 def _addition(path: str, level: int, slot: int, rows: Sequence[StoredRow]) -> Action:
     said = [row.said_ms for row in rows if row.said_ms is not None]
-    stats = {"numRecords": len(rows), "maxValues": {"event_time_ms": max(said)} if said else {}}
+    stats = {
+        "numRecords": len(rows),
+        "maxValues": {"event_time_ms": max(said)} if said else {},
+        "nullCount": {"anchor_ms": len(rows)},  # no series
+    }
     return {
         "path": path,
         "partitionValues": {"level": str(level), "slot": str(slot)},

@@ -166,6 +166,8 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         ContractError: ``schedule_id`` is missing, two columns have one name, or a type can hold no valid value.
     """
     frame, given, original = located(commands, _NAMES, required=("schedule_id",), what="commands")
+    if not contract.retry:
+        given.pop("attempt", None)
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     name, at_ms = given["schedule_id"].read(read.identity), F.col("_at_ms")
     if SOURCE_SEQ in given or len(original) > _COMPILED_COLUMNS:
@@ -180,7 +182,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         error_ms = delay_error_column(contract.levels, delay_ms, F.col("_level_ms"))
         frame = frame.select("*", error_ms.alias("_level_error_ms"))
     common = common_rules(given, contract)
-    schedules, of_series = schedule_rules(given, contract), series.rules(given, contract)
+    schedules, of_series = schedule_rules(given, contract), series.rules(given)
     schedules += retry.rules(given)
     # Only the common rules apply to a CANCEL and a FIRE_NOW.
     rules = [*common, Rule(None, F.col("_op") != SCHEDULE, read.null("string")), *schedules]
@@ -191,7 +193,7 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
     frame = frame.select("*", code.alias("_code"))
     message = error_message(F.col("_code"), common + schedules + of_series, contract)
     leveled = [] if contract.levels is None and "spread" not in given else _leveled(given, contract)
-    if "repeat" in given and contract.series:
+    if "repeat" in given:
         leveled += series.output_columns(given, contract)
     leveled += retry.output_columns(given)
     return frame.select(*_outcome(given, contract), *_rejection(given, original, message, contract), *leveled)

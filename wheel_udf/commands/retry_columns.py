@@ -27,7 +27,7 @@ from wheel_udf.shard.rows import RETRY
 OUTPUT: Final = ("act", "amend", "attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
 """The columns of :func:`output_columns`."""
 
-MOST: Final = 2**25 - 1
+MOST: Final = 2**24 - 1
 """The largest attempt and amend."""
 
 _NUMBERS: Final = ("attempt", "amend", "first_amend")

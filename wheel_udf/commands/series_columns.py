@@ -79,9 +79,9 @@ def derived_columns(given: Inputs) -> list[Column]:
     return [interpreted(exact_ms, spread.column.isNotNull()).alias("_window_ms")]
 
 
-def rules(given: Inputs, contract: Contract) -> list[Rule]:
+def rules(given: Inputs) -> list[Rule]:
     """The rules of these columns, in order."""
-    broken: list[tuple[str, str, Column]] = [] if contract.series else [("no_series", "repeat", F.lit(True))]
+    broken: list[tuple[str, str, Column]] = []
     due = [given[name].column.isNotNull() for name in DUE_COLUMNS if name in given]
     if due:
         broken.append(("two_starts", "starts_at", reduce(operator.or_, due)))

@@ -22,6 +22,8 @@ An act adds rows and changes none. Each selected entry gets a row with a higher 
 A paused series keeps its nominal time, from which it goes on: the occurrences of a pause are missed ones, as after an
 outage (:mod:`wheel_udf.policies.series`).
 
+In the tiered mode a series that the wheel has not read yet (``occurrence`` is null) can be cancelled and not changed.
+
 Delay levels: a moved entry is due at the given time, to the millisecond and without a level; a rerouted entry keeps
 its level.
 
@@ -131,7 +133,7 @@ def skip(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: boo
         dry_run: Count the series and change nothing.
     """
     change = Change("skip", "the next occurrence", of=SERIES, due="skips")
-    return _act_on_series(spark, work, picked, change, dry_run=dry_run)
+    return _act(spark, work, picked, change, dry_run=dry_run)
 
 
 def pause(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
@@ -143,7 +145,7 @@ def pause(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bo
         picked: The selection.
         dry_run: Count the series and change nothing.
     """
-    return _act_on_series(spark, work, picked, Change("pause", "", of=SERIES, due="pauses"), dry_run=dry_run)
+    return _act(spark, work, picked, Change("pause", "", of=SERIES, due="pauses"), dry_run=dry_run)
 
 
 def resume(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
@@ -157,7 +159,7 @@ def resume(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: b
         dry_run: Count the series and change nothing.
     """
     change = Change("resume", "", of="paused", due="resumes")
-    return _act_on_series(spark, work, picked, change, dry_run=dry_run)
+    return _act(spark, work, picked, change, dry_run=dry_run)
 
 
 def fire_now(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
@@ -172,14 +174,6 @@ def fire_now(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run:
     """
     clock = f"timestamp_millis({store_clock_ms(spark, work)})"
     change = Change("fire-now", "", of="NOT paused", due="given", to=clock)
-    return _act(spark, work, picked, change, dry_run=dry_run)
-
-
-def _act_on_series(
-    spark: SparkSession, work: PendingWork, picked: Picked, change: Change, *, dry_run: bool
-) -> int:
-    if work.store is not None:
-        raise ActError("the tiered mode has no series", field="act", value=change.act, rule="the direct mode")
     return _act(spark, work, picked, change, dry_run=dry_run)
 
 

@@ -54,28 +54,25 @@ def changed(entries: DataFrame, checkpoint: str, ids: Sequence[str] | None = Non
     """
     rows = acts_of_texts(_not_taken(checkpoint), ACT_SCHEMA)
     is_added = pc.equal(rows["op"], ADD)
-    added = rows.filter(is_added)
+    added, acts = rows.filter(is_added), rows.filter(pc.invert(is_added))
     if ids is not None:
         added = added.filter(pc.is_in(added["schedule_id"], value_set=pa.array(ids, pa.string())))
-    entries = _as_changed(entries, rows.filter(pc.invert(is_added)))
+    if acts.num_rows:
+        entries = changed_by(entries, entries.sparkSession.createDataFrame(acts))
     if not added.num_rows:
         return entries
     new = entries.sparkSession.createDataFrame(added).drop("op").withColumn("in_flight", F.lit(False))
     return entries.unionByName(new, allowMissingColumns=True)
 
 
-def _as_changed(entries: DataFrame, rows: pa.Table) -> DataFrame:
-    if not rows.num_rows:
-        return entries
-    # Of several acts on a version the highest counts: it was made of what the others had left.
-    order = [("op", "descending"), ("amend", "descending")]
-    last = rows.append_column("place", pa.array(range(rows.num_rows))).sort_by(order)
-    last = last.group_by(["schedule_id", "seq"], use_threads=False).aggregate([("place", "first")])
-    rows = rows.take(last["place_first"])
-    changes = entries.sparkSession.createDataFrame(rows)
+def changed_by(entries: DataFrame, acts: DataFrame) -> DataFrame:
+    """Returns pending entries of a state (the columns of ``ENTRY_SCHEMA``) as acts leave them (``ACT_SCHEMA``)."""
     names = [name for name in ACT_SCHEMA.names if name not in ("schedule_id", "seq", "op", *CARRIED)]
+    # Of several acts on a version the highest counts: it was made of what the others had left.
+    last = F.max_by(F.struct("op", *names), F.struct("op", "amend"))
+    changes = acts.groupBy("schedule_id", "seq").agg(last.alias("last"))
     changes = changes.select(
-        "schedule_id", "seq", "op", *(F.col(name).alias(f"new_{name}") for name in names)
+        *("schedule_id", "seq", "last.op"), *(F.col(f"last.{name}").alias(f"new_{name}") for name in names)
     )
     met = entries.join(F.broadcast(changes), ["schedule_id", "seq"], "left")
     met = met.where(F.col("op").isNull() | (F.col("op") != CANCEL))

@@ -10,6 +10,8 @@ and its rows are a folder of Parquet beside it::
 
 * The keeper takes the acts in order. The commit of an act carries its number, so a job that is killed at any moment
   takes each act once.
+* A series waits in the state. The row of an act on one has no payload in the store: the shard completes it
+  (:mod:`wheel_udf.wheel.acted`).
 * Until an act is taken its rows are read as if the keeper had appended them (:func:`rows_not_taken`). So what is
   pending, also for the next act, is what the acts have left.
 * Between selection and commit an entry may be handed over: the row says when its entry was due, and the cursor of the

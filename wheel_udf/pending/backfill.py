@@ -28,7 +28,9 @@ from wheel_udf.common.command_facts import MAX_ID_BYTES
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
+from wheel_udf.pending.acts_on_store import keep_rows
 from wheel_udf.pending.audit import record_act
+from wheel_udf.pending.changes import as_stored
 from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.picked import Picked
 from wheel_udf.policies.series_range import occurrences_in
@@ -89,7 +91,8 @@ def backfill(
 
     def found() -> DataFrame:
         series = picked.of(pending(spark, work, ids=picked.ids)).where("repeat IS NOT NULL")
-        return _occurrences(series, from_ms, to_ms, most)
+        rows = _occurrences(series, from_ms, to_ms, most)
+        return rows if work.store is None else as_stored(rows, state_clock_ms(spark, work.query))
 
     def count(rows: DataFrame) -> int:
         return _checked_count(rows, most)
@@ -99,7 +102,7 @@ def backfill(
     text = f"from {instant_text_ms(from_ms)} to {instant_text_ms(to_ms)}"
     return record_act(
         work.query,
-        lambda: keep_by_shard(work.query, found(), count),
+        lambda: (keep_by_shard if work.store is None else keep_rows)(work.query, found(), count),
         act="backfill",
         picked=str(picked),
         change=text,
@@ -107,8 +110,6 @@ def backfill(
 
 
 def _require_range(spark: SparkSession, work: PendingWork, from_ms: int, to_ms: int) -> None:
-    if work.store is not None:
-        raise ActError("the tiered mode has no series", field="act", value="backfill", rule="the direct mode")
     if from_ms >= to_ms:
         rule = f"after {instant_text_ms(from_ms)}"
         raise ActError("an empty range", field="to", value=instant_text_ms(to_ms), rule=rule)

@@ -74,12 +74,16 @@ class Change:
             # Null without a level; with a level the error may be 0.
             "level_error_ms": F.when(keeps_level & F.col("delay_level_ms").isNotNull(), error_ms),
             "occurrence": F.when(F.lit(entry and self.due != "pauses"), F.col("occurrence")),
+            "repeat": F.when(F.lit(entry), F.col("repeat")),
             "destination": destination if entry else nothing.cast("string"),
             "source": F.col("source"),
             **carried,
             **{name: nothing.cast("string") for name in ("error_code", "error_message", "record")},
             "event_time_ms": F.lit(clock_ms).cast("long"),
         }
+        if entry:
+            # Of a series that the wheel has not read yet, nobody knows the occurrence.
+            rows = rows.where("repeat IS NULL OR occurrence IS NOT NULL")
         return rows.where(self.of).select(*(column.alias(name) for name, column in columns.items()))
 
     def _due_ms(self) -> Column:
@@ -94,3 +98,15 @@ class Change:
                 return F.unix_millis("deliver_at") + F.coalesce("spread_ms", F.lit(0))
             case _:
                 return F.lit(None)
+
+
+def as_stored(added: DataFrame, clock_ms: int) -> DataFrame:
+    """Turns rows that add entries, with their payload, into commands for a slot store, made at a clock."""
+    nothing = {"was_due_ms": "long", "repeat": "string", "error_code": "string", "error_message": "string"}
+    more = {name: F.lit(None).cast(kind) for name, kind in (nothing | {"record": "string"}).items()}
+    more |= {
+        "op": F.lit(SCHEDULE).cast("byte"),
+        "seq_given": F.lit(True),
+        "event_time_ms": F.lit(clock_ms).cast("long"),
+    }
+    return added.withColumns(more)

@@ -2,8 +2,8 @@
 nothing.
 
 Direct mode: the entries are in Spark's state (:mod:`wheel_udf.pending.state`). Tiered mode: far entries are in the slot
-store, near ones in the state, and of both the highest version decides (:mod:`wheel_udf.pending.in_store`). Entries are
-shown as acts have left them, also acts that the job has not taken yet.
+store, near ones and series in the state, and of both the highest version decides (:mod:`wheel_udf.pending.in_store`).
+Entries are shown as acts have left them, also acts that the job has not taken yet.
 
 Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
 store, made when the table is requested, and then a read of the requested columns; only ids with several versions
@@ -50,7 +50,10 @@ without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON)
 ``occurrence`` how many it has had, ``anchor_ms`` the instant from which the rule counts, and ``spread_ms`` how much
 later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has
 paused the series, which then has no ``scheduled_at``. ``place`` is where the entry waits: ``state``, ``store``, or
-(direct mode, punctual delivery) ``sender``: an act comes too late for it."""
+(direct mode, punctual delivery) ``sender``: an act comes too late for it.
+
+Tiered mode: of a series that the wheel has not read yet ``occurrence`` is null, and ``deliver_at`` is what it would be
+if the id was new."""
 
 DEFAULT_STEPS: Final = 1_440
 """In how many steps a forecast counts later occurrences of series: of minutes, a day."""
@@ -131,7 +134,8 @@ def pending(
         as_of_ms: Read the entries that were pending at this earlier moment (UTC epoch ms). Direct: after the last
             batch planned by then, as far back as Spark keeps batches (``spark.sql.streaming.minBatchesToRetain``).
             Tiered: from the store's version at that moment, as far back as its log and files are kept; entries due by
-            that moment are left out, even if they had not been released yet.
+            that moment are left out, even if they had not been released yet; and series as in the direct mode, without
+            them if Spark no longer keeps the batch.
 
     Returns:
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
@@ -149,7 +153,7 @@ def pending(
     if as_of_ms is None:
         rows = in_store.pending_now(spark, work.store, work.query, ids)
     else:
-        rows = in_store.pending_then(spark, work.store, as_of_ms, ids)
+        rows = in_store.pending_then(spark, work.store, work.query, as_of_ms, ids)
     return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
 
 
@@ -177,13 +181,8 @@ def count_far(store: SlotStore) -> int:
 
 def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
     due_ms, error_ms = F.col("deliver_at_ms"), F.coalesce("level_error_ms", F.lit(0))
-    # The slot store has no series.
-    kinds = {"repeat": "string", "occurrence": "long", "anchor_ms": "long", "spread_ms": "long"}
-    of_series = {
-        name: F.col(name) if name in rows.columns else F.lit(None).cast(kind) for name, kind in kinds.items()
-    }
-    paused = of_series["repeat"].isNotNull() & (due_ms == PAUSED_MS)
-    named = of_series | {
+    paused = F.col("repeat").isNotNull() & (due_ms == PAUSED_MS)
+    named = {
         "deliver_at": F.timestamp_millis(due_ms - error_ms),
         "scheduled_at": F.when(~paused, F.timestamp_millis(due_ms)),
         "paused": paused,

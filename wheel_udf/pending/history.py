@@ -38,6 +38,7 @@ from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.in_topics import Event, fired_to_topics, rejected_to_topic
 from wheel_udf.pending.state import clock_of, remembered
 from wheel_udf.shard.rows import (
+    ACTED,
     CANCEL,
     COMMAND,
     FAR,
@@ -58,6 +59,7 @@ from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 
+_COMMANDS: Final = (COMMAND, MOVED, ACTED)
 _STORE_EVENTS: Final = {
     MOVED: "handed over to the near side",
     GONE_CANCELLED: "ended in the store: cancelled",
@@ -120,13 +122,15 @@ def _in_store(store: SlotStore, checkpoint: str, schedule_id: str, geometry: Whe
     acts = dict(enumerate(act_of_file(noted) for noted, _ in acts_of(checkpoint)))
     for row in rows:
         about = (row.seq, row.amend or None, row.asked_ms, row.destination)
-        if row.act not in (COMMAND, MOVED):
+        if row.act not in _COMMANDS:
             yield Event(None, _STORE_EVENTS[row.act], *about)
             continue
         number = act_of(row.arrived)
         act = None if number is None else acts.get(number)
         if row.op == CANCEL:
             yield _command("CANCEL", row, act, *about)
+        elif row.repeat is not None:
+            yield _command("SCHEDULE", row, act, *about)
         elif row.deliver_at_ms is not None:
             yield _command("SCHEDULE", row, act, *about, _place(row) + _level(row))
             if row.act == MOVED:
@@ -176,7 +180,7 @@ def _command(what: str, row: Row, act: Act | None, *about: Any) -> Event:
 def _beaten_ms(row: Row, rows: list[Row]) -> int | None:
     """When a higher version replaced or cancelled a row; None if no one did, or it is not recorded."""
     own = _version(row)
-    later = [each.event_time_ms for each in rows if each.act in (COMMAND, MOVED) and _version(each) > own]
+    later = [each.event_time_ms for each in rows if each.act in _COMMANDS and _version(each) > own]
     return min((at_ms for at_ms in later if at_ms is not None), default=None)
 
 

@@ -7,7 +7,12 @@ Of the rows of one id in the store the highest version decides::
     SCHEDULE, far                  yes
     SCHEDULE, near, due later      yes: nothing is released before it is due
     SCHEDULE, near, due by now     if the state still holds it (a backlog), or if the wheel has not read the row yet
+    series                         if it is in the state, or if the wheel has not read its row yet
     CANCEL                         no
+
+A series (:func:`_series_of`) waits in the state, and its row is dropped from the store long before it ends. So the
+series of the state are compared as if they were rows of the store: those whose hash a row of the store has. One that
+the wheel has not read is shown with the occurrence that it would have if its id was new, and without ``occurrence``.
 
 Rows of acts that the keeper has not taken yet count as if they were in the store.
 
@@ -28,23 +33,33 @@ that of two ids: the ranking is by id.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
+from wheel_udf.common.errors import CheckpointError
+from wheel_udf.pending.acts_on_state import changed_by
 from wheel_udf.pending.acts_on_store import rows_not_taken
-from wheel_udf.pending.state import waiting
-from wheel_udf.shard.rows import SCHEDULE
+from wheel_udf.pending.state import held
+from wheel_udf.policies.series import first_occurrences
+from wheel_udf.shard.rows import ACTED, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SCHEDULE, with_columns
 from wheel_udf.store.head import Head, Partition
+from wheel_udf.store.intake import id_hash
 from wheel_udf.store.layout import NEAR, is_far_column
 from wheel_udf.store.repeated import repeated_hashes
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.store.versions import VERSION, with_version
 from wheel_udf.tables.delta_log import version_at
+
+_log = logging.getLogger(__name__)
 
 _IS_ENTRY: Final = f"op = {SCHEDULE} AND deliver_at_ms IS NOT NULL"
 
@@ -54,7 +69,10 @@ FEW_IDS: Final = 2_000_000
 FEW_ROWS: Final = 100_000
 """Up to this many rows are ranked in one pass. Finding the ids with several versions first costs another plan."""
 
-_RANKED: Final = ("level", "id_hash", "schedule_id", *VERSION, "deliver_at_ms", "arrived")
+_RANKED: Final = (
+    *("level", "id_hash", "schedule_id", *VERSION),
+    *("repeat", "occurrence", "deliver_at_ms", "arrived"),
+)
 """The columns that a count needs of the rows that are ranked."""
 
 
@@ -70,35 +88,38 @@ def pending_now(
         ids: Only the entries with these ids; None for all.
     """
     now = _Now(spark, store, checkpoint, ids)
-    if ids is not None or now.rows <= FEW_ROWS:
-        return now.unreleased(_entries_of_few(store, now.head, ids, now.acts))
-    alone, others = _divided(_Rows.of(store, now.head, now.acts), now.rows)
+    rows = _Rows.of(store, now.head, now.acts, now.series, ids)
+    is_few = ids is not None or now.rows <= FEW_ROWS
+    alone, others = _of_few(rows) if is_few else _divided(rows, now.rows)
     return alone.unionByName(now.unreleased(others))
 
 
 def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     """Counts the rows of :func:`pending_now` for all ids."""
     now = _Now(spark, store, checkpoint, None)
+    rows = _Rows.of(store, now.head, now.acts, now.series)
     if now.rows <= FEW_ROWS:
-        return now.unreleased(_entries_of_few(store, now.head, None, now.acts)).count()
-    rows = _Rows.of(store, now.head, now.acts)
+        alone, others = _of_few(rows)
+        return alone.count() + now.unreleased(others).count()
     several, number = _several(rows, now.rows)
     far = sum(partition.rows for partition in now.partitions if _is_plain(store, now.head, partition))
     if not number:
-        return far + now.unreleased(rows.others.where(_IS_ENTRY)).count()
+        return far + rows.series.count() + now.unreleased(rows.others.where(_IS_ENTRY)).count()
     ranked = rows.far.join(several, "id_hash", "left_semi").select(*_RANKED).localCheckpoint()
-    others = rows.others.select(*_RANKED)
-    best = _best(ranked.unionByName(others.join(several, "id_hash", "left_semi")))
+    others, series = rows.others.select(*_RANKED), rows.series.select(*_RANKED)
+    met = others.unionByName(series).join(several, "id_hash", "left_semi")
     single = others.join(several, "id_hash", "left_anti")
-    near = now.unreleased(single.unionByName(best).where(_IS_ENTRY))
-    return far - ranked.count() + near.count()
+    near = now.unreleased(single.unionByName(_best(ranked.unionByName(met))).where(_IS_ENTRY))
+    alone = series.join(several, "id_hash", "left_anti")
+    return far - ranked.count() + alone.count() + near.count()
 
 
 def pending_then(
-    spark: SparkSession, store: SlotStore, as_of_ms: int, ids: Sequence[str] | None
+    spark: SparkSession, store: SlotStore, checkpoint: str, as_of_ms: int, ids: Sequence[str] | None
 ) -> DataFrame:
-    """As :func:`pending_now` at an earlier moment, from the store alone: near rows stay in it after they have fired. An
-    act counts from the moment when the job took it.
+    """As :func:`pending_now` at an earlier moment, from the store: near rows stay in it after they have fired. An act
+    counts from the moment when the job took it. The series are those of the state after the last batch planned by then,
+    without them if Spark no longer keeps that batch.
     """
     version = version_at(spark, store.path, as_of_ms)
     if version is None:
@@ -109,13 +130,11 @@ def pending_then(
     instants = [
         at for at in (as_of_ms if head.clock_ms is None else head.clock_ms, head.cursor_ms) if at is not None
     ]
+    rows = _Rows.of(store, head, None, _series_then(spark, checkpoint, as_of_ms, ids), ids)
     # About as many rows as now: the log of that version need not be read for it.
     about = _rows_of(store.partitions())
-    if ids is not None or about <= FEW_ROWS:
-        entries = _entries_of_few(store, head, ids, None)
-    else:
-        alone, others = _divided(_Rows.of(store, head, None), about)
-        entries = alone.unionByName(others)
+    alone, others = _of_few(rows) if ids is not None or about <= FEW_ROWS else _divided(rows, about)
+    entries = alone.unionByName(others)
     return entries.where(F.col("deliver_at_ms") > min(instants))
 
 
@@ -149,32 +168,89 @@ class _Now:
         partitions: Its partitions.
         rows: Their number of rows.
         acts: The rows of acts that the store does not have yet; None if there are none.
+        series: The series of the state, and those that the wheel has not read, as rows of the store.
     """
 
     def __init__(
         self, spark: SparkSession, store: SlotStore, checkpoint: str, ids: Sequence[str] | None
     ) -> None:
-        self._store = store
         # The state is read first: an entry that leaves the store afterwards must not be counted twice.
         self._version, self._clock_ms = read_to(checkpoint)
-        self._held = waiting(spark, checkpoint, ids=ids)
+        self._held = held(spark, checkpoint, ids=ids).localCheckpoint()
         now = store.contents()
         self.head, self.partitions = now.head, now.partitions
         self.rows = _rows_of(self.partitions)
         self.acts = rows_not_taken(store, self.head, checkpoint)
+        self._unread = _with(store.added_since(self._version), self.acts)
+        self.series = _series_of(self._held, self._unread)
 
     def unreleased(self, entries: DataFrame) -> DataFrame:
-        """Leaves out the near entries that are due, that the wheel has read and holds no more."""
+        """Leaves out the near entries that are due, that the wheel has read and holds no more; no series."""
         if self._clock_ms is None:
             return entries
         by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self._clock_ms)
+        by_now &= F.col("repeat").isNull()
         version = "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
-        unread = _with_acts(self._store.added_since(self._version), self.acts)
-        alive = self._held.select(*version).unionByName(unread.select(*version)).distinct()
+        here = self._held.where("repeat IS NULL").select(*version)
+        alive = here.unionByName(self._unread.select(*version)).distinct()
         joined = entries.join(
             alive.withColumn("_alive", F.lit(True)), ["schedule_id", "seq", "amend"], "left"
         )
         return joined.where(~by_now | F.col("_alive")).select(*entries.columns)
+
+
+# ---- series --------------------------------------------------------------------------------------
+
+
+def _series_of(there: DataFrame, unread: DataFrame) -> DataFrame:
+    """The pending series as rows of the store.
+
+    Args:
+        there: Entries of the state.
+        unread: Rows of the store that the wheel has not read.
+    """
+    some = (rows.where("repeat IS NOT NULL").select("repeat") for rows in (there, unread))
+    if reduce(DataFrame.unionByName, some).isEmpty():
+        return there.sparkSession.createDataFrame([], STORE_SCHEMA)
+    known = changed_by(there.where("repeat IS NOT NULL"), unread.where(F.col("act") == ACTED))
+    is_new = (F.col("act") == COMMAND) & F.col("repeat").isNotNull() & F.col("reject").isNull()
+    new = unread.where(is_new).select(*COMMAND_SCHEMA.names)
+    begun = new.mapInArrow(_begun, from_arrow_schema(ENTRY_SCHEMA))
+    return _as_stored(known.unionByName(begun))
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        begun = first_occurrences(pa.Table.from_batches([batch]).cast(COMMAND_SCHEMA))
+        unknown = pa.nulls(begun.num_rows, pa.int64())
+        yield from with_columns(begun.select(ENTRY_SCHEMA.names), occurrence=unknown).to_batches()
+
+
+def _series_then(spark: SparkSession, checkpoint: str, as_of_ms: int, ids: Sequence[str] | None) -> DataFrame:
+    """The series that were in the state, as rows of the store; none if that is not known any more."""
+    try:
+        there = held(spark, checkpoint, ids=ids, as_of_ms=as_of_ms)
+    except CheckpointError as fault:
+        _log.warning("series are left out: %s", fault)
+        return spark.createDataFrame([], STORE_SCHEMA)
+    return _as_stored(there.where("repeat IS NOT NULL"))
+
+
+def _as_stored(series: DataFrame) -> DataFrame:
+    columns = {
+        **{name: F.col(name) for name in series.columns},
+        "level": F.lit(NEAR),
+        "slot": F.lit(0),
+        "act": F.lit(COMMAND),
+        "id_hash": id_hash(F.col("schedule_id")),
+        "op": F.lit(SCHEDULE),
+        "seq_given": F.lit(True),
+        "arrived": F.lit(0),
+    }
+    nothing = F.lit(None)
+    return series.select(
+        *(columns.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in STORE_SCHEMA)
+    )
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -188,21 +264,32 @@ class _Rows:
         far: The rows of far slots that the cursor has not reached. They are selected by partition, and all of them are
             entries.
         others: All other rows, and those of acts that the store does not have yet.
+        series: Series of the state.
     """
 
     far: DataFrame
     others: DataFrame
+    series: DataFrame
 
     @staticmethod
-    def of(store: SlotStore, head: Head, acts: DataFrame | None) -> _Rows:
+    def of(
+        store: SlotStore,
+        head: Head,
+        acts: DataFrame | None,
+        series: DataFrame,
+        ids: Sequence[str] | None = None,
+    ) -> _Rows:
         rows = store.rows(version=head.version)
         is_plain = (F.col("level") > NEAR) & ~_is_reached(store, head)
-        others = with_version(_with_acts(rows.where(~is_plain), acts))
-        return _Rows(rows.where(is_plain), _not_handed_over(others, head))
+        others = with_version(_with(rows.where(~is_plain), acts))
+        found = [rows.where(is_plain), _not_handed_over(others, head), series]
+        if ids is not None:
+            found = [each.where(F.col("schedule_id").isin(*ids)) for each in found]
+        return _Rows(*found)
 
 
-def _with_acts(rows: DataFrame, acts: DataFrame | None) -> DataFrame:
-    return rows if acts is None else rows.unionByName(acts)
+def _with(rows: DataFrame, more: DataFrame | None) -> DataFrame:
+    return rows if more is None else rows.unionByName(more)
 
 
 def _rows_of(partitions: Sequence[Partition]) -> int:
@@ -228,33 +315,34 @@ def _not_handed_over(rows: DataFrame, head: Head) -> DataFrame:
     return rows.where(~is_far_column(F.col("level")) | (F.col("deliver_at_ms") >= head.cursor_ms))
 
 
-def _entries_of_few(
-    store: SlotStore, head: Head, ids: Sequence[str] | None, acts: DataFrame | None
-) -> DataFrame:
-    """Returns the entries that no higher version replaces, ranked in one pass."""
-    rows = with_version(_with_acts(store.rows(version=head.version), acts))
-    if ids is not None:
-        rows = rows.where(F.col("schedule_id").isin(*ids))
-    return _best(_not_handed_over(rows, head)).where(_IS_ENTRY)
+def _of_few(rows: _Rows) -> tuple[DataFrame, DataFrame]:
+    """As :func:`_divided`, with all rows of the store ranked in one pass, and all their hashes broadcast."""
+    stored = rows.far.unionByName(rows.others)
+    hashes = F.broadcast(stored.select("id_hash").distinct())
+    alone, met = (rows.series.join(hashes, "id_hash", kind) for kind in ("left_anti", "left_semi"))
+    ranked = _best(stored.unionByName(met.select(*STORE_SCHEMA.names))).where(_IS_ENTRY)
+    return alone.select(*STORE_SCHEMA.names), ranked
 
 
 def _divided(rows: _Rows, about: int) -> tuple[DataFrame, DataFrame]:
-    """Returns the entries that no higher version replaces: those in far slots that are the only version of their hash,
-    and the others.
+    """Returns the entries that no higher version replaces: those in far slots and the series that are the only version
+    of their hash, and the others.
     """
     several, number = _several(rows, about)
     if not number:
-        return rows.far, rows.others.where(_IS_ENTRY)
-    alone, single = (
-        part.join(several, "id_hash", "left_anti").select(*part.columns) for part in (rows.far, rows.others)
+        return rows.far.unionByName(rows.series), rows.others.where(_IS_ENTRY)
+    far, single, series = (
+        part.join(several, "id_hash", "left_anti").select(*part.columns)
+        for part in (rows.far, rows.others, rows.series)
     )
-    ranked = rows.far.unionByName(rows.others).join(several, "id_hash", "left_semi")
-    return alone, single.unionByName(_best(ranked)).where(_IS_ENTRY)
+    ranked = rows.far.unionByName(rows.others).unionByName(rows.series).join(several, "id_hash", "left_semi")
+    return far.unionByName(series), single.unionByName(_best(ranked)).where(_IS_ENTRY)
 
 
 def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
     """Returns the hashes with several versions, and their number."""
-    hashes = rows.far.select("id_hash").unionByName(rows.others.select("id_hash"))
+    far, others, series = (each.select("id_hash") for each in (rows.far, rows.others, rows.series))
+    hashes = far.unionByName(others).unionByName(series)
     # Computed now, because the plan depends on their number: usually few or none, and a join that is planned for many
     # would sort all rows of the store.
     several = repeated_hashes(hashes, about).localCheckpoint()
@@ -263,9 +351,10 @@ def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
 
 
 def _best(rows: DataFrame) -> DataFrame:
-    """Returns the row of the highest version of each id."""
-    best_first = (
-        Window.partitionBy("id_hash", "schedule_id")
-        .orderBy(*(F.desc(name) for name in VERSION), F.asc_nulls_last("deliver_at_ms"), "arrived")
-    )  # fmt: skip
+    """Returns the row of the highest version of each id. Of a series, that of the state comes before others."""
+    best_first = Window.partitionBy("id_hash", "schedule_id").orderBy(
+        *(F.desc(name) for name in VERSION),
+        *(F.asc_nulls_last(name) for name in ("occurrence", "deliver_at_ms")),
+        "arrived",
+    )
     return rows.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1").drop("_rank")

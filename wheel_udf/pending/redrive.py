@@ -21,9 +21,9 @@ from wheel_udf.common.errors import ActError
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows
 from wheel_udf.pending.audit import record_act
+from wheel_udf.pending.changes import as_stored
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.picked import Picked
-from wheel_udf.shard.rows import SCHEDULE
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import DEAD, Sink, fields
 from wheel_udf.sinks.kafka_sink import KafkaSink
@@ -98,7 +98,8 @@ def redrive(  # an act, by name
         return count(chosen)
     keep: Any = keep_by_shard if work.store is None else keep_rows
     clock_ms = state_clock_ms(spark, work.query)
-    commands = _commands(chosen, clock_ms, per_s, op=ADD if work.store is None else SCHEDULE)
+    commands = _added(chosen, clock_ms, per_s)
+    commands = commands if work.store is None else as_stored(commands, clock_ms)
     change = "" if per_s is None else f"{per_s:g} a second"
     return record_act(
         work.query,
@@ -109,8 +110,8 @@ def redrive(  # an act, by name
     )
 
 
-def _commands(letters: DataFrame, clock_ms: int, per_s: float | None, *, op: int) -> DataFrame:
-    """The letters as commands: of several letters of a version, the last one."""
+def _added(letters: DataFrame, clock_ms: int, per_s: float | None) -> DataFrame:
+    """The letters as rows of an act: of several letters of a version, the last one."""
     nominal = F.replace(utc_text(F.unix_millis("deliver_at")), F.lit(" "), F.lit("T"))
     name = F.when(F.col("occurrence").isNull(), F.col("schedule_id")).otherwise(
         F.concat("schedule_id", F.lit("@"), nominal)
@@ -124,11 +125,9 @@ def _commands(letters: DataFrame, clock_ms: int, per_s: float | None, *, op: int
     source = F.concat_ws("/", "source_topic", "source_partition", "source_offset")
     columns: dict[str, Column] = {
         "schedule_id": name,
-        "op": F.lit(op).cast("byte"),
+        "op": F.lit(ADD).cast("byte"),
         "seq": F.col("seq"),
-        "seq_given": F.lit(True),
         "amend": F.col("amend") + 1,
-        "was_due_ms": F.lit(None).cast("long"),
         "deliver_at_ms": due,
         **{each: F.lit(None).cast("long") for each in ("delay_level_ms", "level_error_ms", "occurrence")},
         "destination": F.col("origin"),
@@ -137,8 +136,6 @@ def _commands(letters: DataFrame, clock_ms: int, per_s: float | None, *, op: int
         "value": F.col("value"),
         "headers": F.to_json("headers"),
         "max_lateness_ms": F.lit(None).cast("long"),
-        **{each: F.lit(None).cast("string") for each in ("error_code", "error_message", "record")},
-        "event_time_ms": F.lit(clock_ms).cast("long"),
     }
     return rows.select(*(column.alias(each) for each, column in columns.items()))
 

@@ -22,9 +22,10 @@ from wheel_udf.checkpoint.chunk_place import chunk_place_of
 from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, state_format
 from wheel_udf.common.errors import CheckpointError
-from wheel_udf.shard.rows import MEMORY_SCHEMA
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.shard_text import (
     MARKED_ENTRY_SCHEMA,
+    held_of_text,
     marked_entries_of_text,
     memory_of_text,
     whole_text,
@@ -47,6 +48,16 @@ def waiting(
     """
     of_text = partial(marked_entries_of_text, ids=ids)
     return from_state(spark, checkpoint, of_text, MARKED_ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
+
+
+def held(
+    spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+) -> DataFrame:
+    """As :func:`waiting`, without ``in_flight``, for less: series whole, of most others only ids and versions (the rest
+    may be null).
+    """
+    of_text = partial(held_of_text, ids=ids)
+    return from_state(spark, checkpoint, of_text, ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
 
 
 def remembered(spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None) -> DataFrame:

@@ -50,7 +50,7 @@ import pyarrow.compute as pc
 from wheel_udf.common.arrays import Bools, Int64s, before_in_run
 from wheel_udf.common.command_facts import ON_FOLD, ON_GAP, ON_MISSED
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.geometry import INT64_MAX
+from wheel_udf.common.geometry import INT64_MAX, Wheel
 from wheel_udf.recurrence.local_times import NEVER
 from wheel_udf.recurrence.occurrences import Occurrences, occurrences_of
 from wheel_udf.shard.rows import SCHEDULE, asked_ms, with_columns
@@ -61,6 +61,7 @@ from wheel_udf.wheel.version_order import in_version_order, is_later, order_of, 
 
 LATEST, ALL, NONE = ON_MISSED
 _MANY: Final = 65_536
+_ANY_WHEEL: Final = Wheel(tick_ms=1_000, size=20, levels=1)
 Core = tuple[str, str, str, str]
 
 
@@ -123,6 +124,36 @@ def upcoming(text: str, nominal_ms: int, anchor_ms: int, occurrence: int, most: 
     most = min(most, rule.count - occurrence)
     more = rule.occurrences.between(nominal_ms, rule.until_ms, anchor_ms, most - 1) if most > 1 else ()
     return [nominal_ms, *map(int, more)][: max(most, 0)]
+
+
+def faults_of(texts: pa.Array) -> pa.Table:
+    """Returns those texts of the column ``repeat`` that are no rules, each with the reason that :func:`begin` gives.
+
+    Args:
+        texts: Without nulls.
+
+    Returns:
+        ``repeat`` and ``reason`` (JSON).
+    """
+    texts = pc.unique(texts)
+    faults, _ = _read(texts)
+    reasons = [_reason_of(fault) for fault in faults.values()]
+    wrong = texts.take(pa.array(list(faults), pa.int64()))
+    return pa.table({"repeat": wrong, "reason": pa.array(reasons, pa.string())})
+
+
+def first_occurrences(commands: pa.Table) -> pa.Table:
+    """Gives new series their first occurrence as if nothing was known of their ids.
+
+    Args:
+        commands: New series, ``COMMAND_SCHEMA``.
+
+    Returns:
+        Those that have one.
+    """
+    begun, _ = begin(commands, ShardState.empty(_ANY_WHEEL))
+    asked: Int64s = asked_ms(begun).to_numpy()
+    return begun.filter(pa.array((asked > begun["last_ms"].to_numpy()) & (asked != NEVER)))
 
 
 @dataclass(frozen=True)
@@ -331,8 +362,7 @@ class _Chain:
         found: list[str | None] = []
         for row, is_refused in zip(rows.tolist(), unknown.tolist(), strict=True):
             if row in self.faults:
-                fault = self.faults[row]
-                found.append(_reason(f"bad_{fault.field}", str(fault)))
+                found.append(_reason_of(self.faults[row]))
             else:
                 found.append(_no_occurrence(self._cores[row]) if is_refused else None)
         return found
@@ -386,6 +416,10 @@ def _placed(
     if anchor_ms is not None:
         columns["anchor_ms"] = pa.array(anchor_ms)
     return with_columns(entries, **columns)
+
+
+def _reason_of(fault: ConfigError) -> str:
+    return _reason(f"bad_{fault.field}", str(fault))
 
 
 def _reason(code: str, message: str) -> str:

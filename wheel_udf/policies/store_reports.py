@@ -12,6 +12,9 @@ counts from the reports::
 
 The store decides and the shard counts, so that each schedule and CANCEL is counted once. A FAR row has no
 outcome: its entry gets one when it fires or ends.
+
+A series waits here, and its row in the store is dropped long before it ends. An older far version of its id that comes
+after that finds nothing in the store that beats it. So the shard remembers, until that entry is due, that it has ended.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from wheel_udf.common.arrays import repeats
-from wheel_udf.shard.rows import FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
+from wheel_udf.shard.rows import CANCEL, FAR, GONE_CANCELLED, GONE_DUPLICATE, GONE_SUPERSEDED, MOVED
 from wheel_udf.shard.state import ShardState
-from wheel_udf.wheel.known import ENDED, WAITING, Known
+from wheel_udf.wheel.known import ENDED, PENDING, WAITING, Known
 from wheel_udf.wheel.outcomes import records_of
-from wheel_udf.wheel.version_order import Rows
+from wheel_udf.wheel.version_order import Rows, is_later, order_of
 
 _OUTCOME_OF = {
     GONE_CANCELLED: "cancelled",
@@ -66,6 +69,15 @@ class StoreReports:
         ended_at = np.where(waits, known.ended_at[code], now_ms)[remembered]
         known.status[code[is_met & waits]] = ENDED
         return rows.where(~is_met), records_of(met.code, met.seq, met.rank, ended_at, ENDED, known)
+
+    def beaten(self, rows: Rows, known: Known, commands: pa.Table) -> pa.Table:
+        """As :meth:`wheel_udf.wheel.policies.Report.beaten`."""
+        code = rows.code
+        is_above = is_later((rows.seq, order_of(rows.rank)), (known.seq[code], order_of(known.rank[code])))
+        found = rows.where((rows.act == FAR) & (known.status[code] == PENDING) & ~is_above)
+        due_ms = commands["deliver_at_ms"].fill_null(0).to_numpy()[found.at]
+        # As a CANCEL of that version: above the entry when it comes.
+        return records_of(found.code, found.seq, found.rank + np.int32(CANCEL), due_ms, ENDED, known)
 
     def apply_waiting(self, state: ShardState, ended: int, counts: Counter[str]) -> None:
         """As :meth:`wheel_udf.wheel.policies.Report.apply_waiting`."""

@@ -100,12 +100,12 @@ SCHEDULE, CANCEL = 0, 1
 FIRE_NOW_OP = 2
 """``op`` of a FIRE_NOW in a frame of parsed commands; to the wheel it is an ``act``."""
 
-COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, FIRE_NOW, RETRY = range(8)
+COMMAND, FAR, MOVED, GONE_CANCELLED, GONE_SUPERSEDED, GONE_DUPLICATE, FIRE_NOW, RETRY, ACTED = range(9)
 """``act``: what a row is to the wheel. RETRY: an entry that was released and could not be delivered comes back, with an
-``amend`` raised by one. In the tiered mode, where far entries wait in a slot store, a row is
-not always a command: FAR: this version went to the store (no payload), MOVED: it comes from there,
-GONE_...: it ended there. A GONE_CANCELLED row carries the version of the CANCEL. FIRE_NOW: this is no version, but
-releases the one that waits (:mod:`wheel_udf.wheel.fire_now`)."""
+``amend`` raised by one. In the tiered mode, where far entries wait in a slot store, a row is not always a command: FAR:
+this version went to the store (no payload), MOVED: it comes from there, GONE_...: it ended there, ACTED: an act changes
+a series, which the state has (:mod:`wheel_udf.wheel.acted`). A GONE_CANCELLED row carries the version of the CANCEL.
+FIRE_NOW: this is no version, but releases the one that waits (:mod:`wheel_udf.wheel.fire_now`)."""
 
 
 OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("seq", "ascending")]

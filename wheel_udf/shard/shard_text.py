@@ -145,6 +145,26 @@ def marked_entries_of_text(
     return pa.concat_tables(marked)
 
 
+def held_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+    """As :func:`entries_of_text`; of chunks without series, only the ids and versions (the rest is null)."""
+    if ids is not None:
+        return entries_of_text(text, ids)
+    chunks = [c for c in chunks_from_text(text) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL]
+    return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *map(_series_or_versions, chunks)])
+
+
+def _series_or_versions(chunk: Chunk) -> pa.Table:
+    # With a column that each chunk has beside the one that it may lack.
+    some = chunk.table("schedule_id", "seq", "amend", "max_lateness_ms", "repeat")
+    if some["repeat"].null_count < chunk.rows:
+        return chunk.table()
+    columns = (
+        some[each.name] if each.name in some.column_names else pa.nulls(chunk.rows, each.type)
+        for each in ENTRY_SCHEMA
+    )
+    return pa.table(list(columns), schema=ENTRY_SCHEMA)
+
+
 def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
     """All memory records (``MEMORY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
     tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)

@@ -7,11 +7,16 @@
     SCHEDULE due later           level k: the entry; level 0: FAR (id and version)       hand-overs; the wheel
     the same, of a small batch   the inbox: the entry; level 0: FAR                      the keeper (placing); the wheel
     CANCEL                       level 0                                                 the wheel; verdicts on versions
+    series (``repeat``)          level 0, whatever its due time                          the wheel; verdicts on versions
+    act on a series              level 0: ACTED, without payload                         the wheel
     rejected                     level 0, with its reason                                the wheel (counts, delivers it)
 
 So the wheel reads about every command in the commit of that command. The FAR row gives it the version of an entry in
 the store: that version beats an older one that waits in the wheel, and a later CANCEL finds the id. The rows of a
 batch and the clock that follows from them are one commit; a batch that Spark repeats is skipped by its transaction.
+
+A series waits in the wheel alone: its occurrences are computed there. Its row here is needed for its version, as long
+as any near row.
 
 The inbox: the cost of a commit is mostly that of its files, and a batch of a thousand commands over the whole horizon
 touches some fifty slots. So the far entries of small batches go to one file. Many such files are placed together, in
@@ -20,7 +25,6 @@ first.
 
 Cost: one Spark job per batch, whose rows go through one shuffle into files (see :mod:`wheel_udf.store.slot_store`).
 The largest event time, from which the event clock follows, is read from the statistics of the files just written.
-
 
 Caveats: rows are placed by the keeper's cursor, under its lock, so that no row is placed into a slot that is being
 handed over.
@@ -31,12 +35,12 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
-from wheel_udf.shard.rows import CANCEL, COMMAND, FAR
+from wheel_udf.shard.rows import ACTED, CANCEL, COMMAND, FAR, SERIES_COLUMNS
 from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store.table import STORE_SCHEMA
 
 _PAYLOAD = ("key", "value", "headers")
-_LEVEL = ("delay_level_ms", "level_error_ms")
+_RARE = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS[1:])
 _REASON = ("error_code", "error_message", "record")
 
 
@@ -59,7 +63,8 @@ def stored_rows(
     Args:
         parsed: A batch as :func:`wheel_udf.commands.parse_commands` returns it, with or without delay levels. Rows of
             acts have two more columns: ``amend``, and ``was_due_ms``, the due time of the entry that a SCHEDULE
-            changes: before the cursor, the wheel has that entry (:mod:`wheel_udf.wheel.late_acts`).
+            changes: before the cursor, the wheel has that entry (:mod:`wheel_udf.wheel.late_acts`). It always has a
+            series.
         layout: Layout of the store.
         cursor_ms: The cursor by which the rows are placed.
         arrived: Number of the batch.
@@ -71,7 +76,8 @@ def stored_rows(
         far level.
     """
     good = F.col("error_code").isNull()
-    is_entry = good & (F.col("op") != CANCEL)
+    is_series = F.col("repeat").isNotNull() if "repeat" in parsed.columns else F.lit(False)
+    is_entry = good & (F.col("op") != CANCEL) & ~is_series
     # Rows without a due time go to the newest near window.
     newest = layout.newest_near_slot(cursor_ms)
     if only_cancels:
@@ -81,11 +87,12 @@ def stored_rows(
     else:
         due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
         placed = _doubled(_placed(parsed, layout, due, cursor_ms=cursor_ms, inbox=inbox))
-    far_copy, here = F.col("_copy"), ~F.col("_copy")
+    is_act = is_series & (F.col("amend") > 0) if "amend" in parsed.columns else F.lit(False)
+    far_copy, here = F.col("_copy"), ~F.col("_copy") & ~is_act
     columns = {
         "level": F.when(far_copy, NEAR).otherwise(F.col("_level")).cast("int"),
         "slot": F.when(far_copy, newest).otherwise(F.col("_slot")).cast("long"),
-        "act": F.when(far_copy, FAR).otherwise(COMMAND).cast("byte"),
+        "act": F.when(far_copy, FAR).when(is_act, ACTED).otherwise(COMMAND).cast("byte"),
         "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
         "seq": F.col("seq"),
@@ -95,7 +102,8 @@ def stored_rows(
         if "was_due_ms" in parsed.columns
         else F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),
-        **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _LEVEL},
+        **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _RARE},
+        "repeat": F.col("repeat") if "repeat" in parsed.columns else F.lit(None).cast("string"),
         "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
         "destination": F.col("destination"),
         **{name: F.when(here, F.col(name)) for name in _PAYLOAD},

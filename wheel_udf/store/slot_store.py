@@ -133,6 +133,7 @@ class SlotStore(StoreReader):
         clock_ms: int | ClockOf | None = None,
         expect: Mapping[str, int | None] = MappingProxyType({}),
         in_one_place: bool = False,
+        check: Callable[[NewFiles], DataFrame | None] = lambda _: None,
     ) -> Appended:
         """Adds rows and moves the cursor and the clock, in one commit; does nothing if the table has the batch already.
 
@@ -147,6 +148,7 @@ class SlotStore(StoreReader):
                 placed, the last batch of another app id; None for no batch yet.
             in_one_place: Whether all rows are for one partition, so that none has to be moved to another task before
                 it is written.
+            check: Called with the files of the rows; returns the rows to write in place of them, None to keep them.
 
         Returns:
             The result.
@@ -168,6 +170,8 @@ class SlotStore(StoreReader):
             self.require_marks(marks, expect)
             if written is None:
                 written = self.write_frame(transaction, frame, in_one_place=in_one_place)
+                if (checked := check(written)) is not None:
+                    written = self.write_frame(transaction, checked)
             clock = clock_ms(largest_event_ms(written)) if callable(clock_ms) else clock_ms
             clock_before = marks.get(CLOCK) if clock_ms is not None else None
             news = moved_marks(marks, {CURSOR: cursor_ms, CLOCK: clock, CLOCK_BEFORE: clock_before})

@@ -19,7 +19,7 @@ from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import ConflictError, Transaction
 from wheel_udf.tables.table_state import bare_type
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """Raised when columns or their meaning change; a table of another version is refused."""
 
 STORE_SCHEMA: Final = T.StructType(
@@ -42,6 +42,11 @@ STORE_SCHEMA: Final = T.StructType(
         T.StructField("value", T.BinaryType()),
         T.StructField("headers", T.StringType()),
         T.StructField("source", T.StringType()),
+        T.StructField("repeat", T.StringType()),
+        T.StructField("anchor_ms", T.LongType()),
+        T.StructField("spread_ms", T.LongType()),
+        T.StructField("last_ms", T.LongType()),
+        T.StructField("occurrence", T.LongType()),
         T.StructField("reject", T.StringType()),
         T.StructField("event_time_ms", T.LongType()),
         T.StructField("arrived", T.LongType(), nullable=False),
@@ -49,7 +54,9 @@ STORE_SCHEMA: Final = T.StructType(
 )
 """A row of the store. ``deliver_at_ms`` is when the wheel is to release it; of that, ``level_error_ms`` is the rounding
 of its delay level, whose span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``,
-which is one of the wheel's."""
+which is one of the wheel's. ``repeat``, ``anchor_ms``, ``spread_ms``, ``last_ms`` and ``occurrence`` are those of a
+series (:data:`~wheel_udf.shard.rows.ENTRY_SCHEMA`), null of other entries. A series has no ``deliver_at_ms``: the wheel
+computes it."""
 
 STORE_DDL: Final = ", ".join(
     f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"
@@ -63,8 +70,9 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # The columns of look-ups and of the clock. Statistics on payloads have no use and cost time in every commit.
-    "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
+    # The columns of look-ups and of the clock, and one that says whether a file has series. Statistics on payloads have
+    # no use and cost time in every commit.
+    "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
     # Some code reads files by their paths, so a file must hold all of its rows (no deletion vectors).
     "delta.enableDeletionVectors": "false",
 }

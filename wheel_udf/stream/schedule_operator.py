@@ -161,6 +161,7 @@ def schedule_stored(  # noqa: PLR0913  # as above
     memory_ms: int | None = DEFAULT_MEMORY_MS,
     limit: int | None = None,
     leveled: bool = False,
+    repeats: bool = False,
     punctual: Punctual | None = None,
     retries: Retries = NO_RETRIES,
     rates: Rates = NO_RATES,
@@ -176,6 +177,7 @@ def schedule_stored(  # noqa: PLR0913  # as above
         memory_ms: How long an ended id is remembered.
         limit: Most rows released in a batch.
         leveled: Whether the commands were parsed with delay levels.
+        repeats: Whether the commands have a column ``repeat``.
         punctual: Hands entries to a sender.
         retries: As in :func:`schedule`.
         rates: Likewise.
@@ -198,7 +200,7 @@ def schedule_stored(  # noqa: PLR0913  # as above
         shards,
         leveled=leveled,
         punctual=punctual,
-        repeats="repeat" in near.columns,
+        repeats=repeats,
         retries=retries,
     )
     return _through_the_wheel(

@@ -28,7 +28,7 @@ from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.shard.holdings import counted_by, largest
-from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, FIRE_NOW, RETRY, SCHEDULE
+from wheel_udf.shard.rows import ACTED, CANCEL, COMMAND_SCHEMA, FAR, FIRE_NOW, RETRY, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
@@ -86,8 +86,8 @@ _PAYLOAD = ("schedule_id", "seq", "destination", "key", "value", "headers", "sou
 
 
 def command_bits(op: Any, seq_given: Any, act: Any = 0, amend: Any = 0) -> Any:
-    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (3) and ``amend`` (rest) into one int, numpy array or Column."""
-    return op + 2 * seq_given + 4 * act + 32 * amend
+    """Packs ``op`` (1 bit), ``seq_given`` (1), ``act`` (4) and ``amend`` (rest) into one int, numpy array or Column."""
+    return op + 2 * seq_given + 4 * act + 64 * amend
 
 
 def _commands(rows: pa.Table) -> pa.Table:
@@ -96,14 +96,22 @@ def _commands(rows: pa.Table) -> pa.Table:
     parts = {
         "op": bits & 1,
         "seq_given": (bits >> 1 & 1).astype(bool),
-        "act": bits >> 2 & 7,
-        "amend": bits >> 5,
+        "act": bits >> 2 & 15,
+        "amend": bits >> 6,
     }
     arrays = [
         pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
         for field in COMMAND_SCHEMA
     ]
     return pa.table(arrays, schema=COMMAND_SCHEMA)
+
+
+def _acts_apart(commands: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The commands of a batch without the rows of acts that a slot store brings, and these (``ACT_SCHEMA``)."""
+    is_act = pc.equal(commands["act"], ACTED)
+    if not pc.any(is_act).as_py():
+        return commands, ACT_SCHEMA.empty_table()
+    return commands.filter(pc.invert(is_act)), commands.filter(is_act).select(ACT_SCHEMA.names)
 
 
 @dataclass(frozen=True)
@@ -146,12 +154,13 @@ class WheelWorker(ShardWorker):
             else ShardState.empty(self.wheel, texts)
         )
         before = state
-        commands, fires = split_fires(_commands(rows.good))
-        acts = late = skipped = 0
-        if rows.tick.acts:
-            acted, late = as_commands(state, acts_of_texts(rows.tick.acts, ACT_SCHEMA))
-            commands, acts = pa.concat_tables([commands, acted]), acted.num_rows + late
-            skipped = _skipped(acted)
+        commands, acts = _acts_apart(_commands(rows.good))
+        commands, fires = split_fires(commands)
+        of_tick = acts_of_texts(rows.tick.acts, ACT_SCHEMA)
+        acts, late, skipped = pa.concat_tables([acts, of_tick]), 0, 0
+        if acts.num_rows:
+            acted, late = as_commands(state, acts)
+            commands, skipped = pa.concat_tables([commands, acted]), _skipped(acted)
         now_ms = self.now_ms(state.clock_ms, rows, group)
         standing_ms = now_ms if state.clock_ms is None else max(state.clock_ms, now_ms)
         commands, given_back = _given_back(commands)
@@ -183,7 +192,7 @@ class WheelWorker(ShardWorker):
             state = replace(state, clock_ms=step.clock_ms)
         if rejects:
             bits = rows.rejected["command_bits"].to_numpy()
-            cancels, fired = int((bits & 1 == CANCEL).sum()), int((bits >> 2 & 7 == FIRE_NOW).sum())
+            cancels, fired = int((bits & 1 == CANCEL).sum()), int((bits >> 2 & 15 == FIRE_NOW).sum())
             state = state.counting(
                 rejected=rejects - cancels - fired, cancel_rejected=cancels, fire_rejected=fired
             )
@@ -193,7 +202,7 @@ class WheelWorker(ShardWorker):
             state = state.counting(rejected=no_series.num_rows)
         if step.changed or rejects or holds or late or no_series is not None:
             group.update(row_of(state, self.shards, before))
-        status = self._status(shard, rows, commands, step, state, group, acts, no_series)
+        status = self._status(shard, rows, commands, step, state, group, of_tick.num_rows, no_series)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
         refused = [each for each in (no_series, self._refused(step)) if each is not None]

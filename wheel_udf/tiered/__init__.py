@@ -18,6 +18,7 @@ process: the *intake* writes commands to the store, the *keeper* moves entries t
     run          TieredRun: supervises a run: its queries, its end, stop
     run_clock    the clock of a run: of a batch, for hand-overs, for the wheel
     keeper       all writes of a run to the store
+    bad_rules    series whose rules cannot be read become rejects
     hand_over    which rows leave a far slot, and as what
     retirement   which near windows are dropped, and which of their versions are kept
     pressure     limits on pending entries: reject, or pause the intake

@@ -22,6 +22,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +37,7 @@ from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import INBOX, NEAR
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tiered import hand_over, retirement
+from wheel_udf.tiered.bad_rules import with_rejects
 from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure
 
@@ -147,6 +149,7 @@ class Keeper:
                 batch_id=batch_id,
                 clock_ms=clock_of,
                 expect={CURSOR: self.cursor_ms},
+                check=partial(with_rejects, self.store),
             )
             if done.written:
                 self._last_batch = batch_id

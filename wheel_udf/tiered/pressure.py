@@ -11,7 +11,8 @@ one intake sees all commands. What happens at a limit (``on_limit``)::
 
 The counts are exact (:func:`wheel_udf.pending.pending`: an entry that a later version replaces is not counted).
 Counting takes a pass over the store, so it happens only when it can matter: no count can have risen by more than the
-rows that came since the last count, and while that bound leaves room for the whole batch, nothing is counted.
+rows that came since the last count, and while that bound leaves room for the whole batch, nothing is counted. Series
+count by the occurrence for which they wait; a new one by the one that it would have if its id was new.
 
 Caveats: near a limit every batch is counted; with a million pending entries that takes seconds, which also slows the
 intake down. A paused intake counts again when something has changed, at longer intervals the more is pending.
@@ -24,13 +25,17 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.commands.series_columns import OUTPUT
 from wheel_udf.commands.tier_columns import slot_column
 from wheel_udf.common.arrays import Int64s
 from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.pending.state import heads_of
 from wheel_udf.policies.limits import BOUNDS, Held, Limits, judge, reason
-from wheel_udf.shard.rows import CANCEL
+from wheel_udf.policies.series import first_occurrences
+from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, SCHEDULE, with_columns
 
 _POLLS = 20
 _ROWS_OF_A_POLL = 10_000
@@ -51,8 +56,10 @@ class Pressure:
         self.limits, self.pauses = limits, pauses
         self._spark, self._work, self._geometry = spark, work, work.store.layout.wheel
         self._most = limits.bounds
-        # Every pending entry is a row of the store, so none of the counts is higher.
+        # Every pending entry is a row of the store or in the state, so none of the counts is higher.
         rows = sum(partition.rows for partition in work.store.partitions())
+        if rows:
+            rows += sum(head["pending"] for head in heads_of(spark, work.query))
         self._counts = dict.fromkeys(self._most, rows)
         self._polls, self._seen = 0, object()
 
@@ -125,19 +132,22 @@ class Pressure:
         in the batch.
         """
         version = F.struct("seq", "op")
+        of_series = [name for name in OUTPUT if name in good.columns]
         of_id = good.groupBy("schedule_id").agg(
-            F.max_by(F.struct("op", "seq", "destination", "deliver_at_ms"), version).alias("last"),
+            F.max_by(F.struct("op", "seq", "destination", "deliver_at_ms", *of_series), version).alias(
+                "last"
+            ),
             F.max(F.when(F.col("op") == CANCEL, F.col("seq"))).alias("after"),
         )
         new = of_id.where(F.col("last.op") != CANCEL).select("schedule_id", "last.*", "after").drop("op")
         if now_ms is not None:
-            new = new.where(F.col("deliver_at_ms") > now_ms)
+            new = new.where((F.col("deliver_at_ms") > now_ms) | F.col("deliver_at_ms").isNull())
         ended = of_id.where(F.col("last.op") == CANCEL).select(
             "schedule_id", F.col("last.seq").alias("ended")
         )
         with self._entries(ended) as entries:
             waiting = entries.select("schedule_id")
-            table = new.join(waiting, "schedule_id", "left_anti").toArrow()
+            table = _with_first_due(new.join(waiting, "schedule_id", "left_anti").toArrow())
             total = self._take(entries)
             verdict = judge(self.limits, Held(total, self._counts_in(entries)), table, self._geometry.tick_ms)
         over = np.flatnonzero(verdict.refused_by >= 0)
@@ -190,6 +200,29 @@ class Pressure:
         if bound == "per_destination":
             return F.col("destination")
         return slot_column(self._geometry, 1, F.col("deliver_at_ms"))
+
+
+def _with_first_due(new: pa.Table) -> pa.Table:
+    """New entries, series with the due time of their first occurrence and without those that have none."""
+    if not new["deliver_at_ms"].null_count:
+        return new
+    series = new.filter(new["deliver_at_ms"].is_null())
+    columns = {"op": SCHEDULE, "amend": 0, "act": COMMAND, "seq_given": True}
+    begun = first_occurrences(
+        pa.table(
+            [
+                series[each.name].cast(each.type)
+                if each.name in series.column_names and each.name not in columns
+                else pa.repeat(pa.scalar(columns.get(each.name), each.type), series.num_rows)
+                for each in COMMAND_SCHEMA
+            ],
+            schema=COMMAND_SCHEMA,
+        )
+    )
+    place = pc.index_in(new["schedule_id"], value_set=begun["schedule_id"].combine_chunks())
+    first_ms = begun["deliver_at_ms"].combine_chunks().take(place.combine_chunks())
+    due_ms = pc.coalesce(new["deliver_at_ms"].combine_chunks(), first_ms)
+    return with_columns(new, deliver_at_ms=due_ms).filter(due_ms.is_valid())
 
 
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:

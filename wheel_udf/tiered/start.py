@@ -107,7 +107,7 @@ def start_tiered(
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
     parsed = parse_commands(
-        commands, replace(clocked(what.contract, what.clock), series=False, fire_now=False)
+        commands, replace(clocked(what.contract, what.clock), fire_now=False, retry=False)
     )
     lease_of = lease_of or Lease
     lease_of(leased(what.store)).require_free()
@@ -148,6 +148,7 @@ def start_tiered(
             memory_ms=what.memory_ms,
             limit=what.limit,
             leveled=what.contract.levels is not None,
+            repeats="repeat" in parsed.columns,
             punctual=_punctual(what, bounded=run.bounded),
             retries=what.retries,
             rates=what.rates,

@@ -6,6 +6,7 @@
 
     entry due before the cursor    near row of the store, and the state of its shard
     entry due later                its slot of the store; the state counts it as far
+    series                         the state of its shard
     memory                         the state of its shard, and a mark in the store: an older far version that comes
                                    later loses against it
     acts                           the record of acts of the checkpoint
@@ -27,7 +28,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.checkpoint.identity import TIERED_PARTS
-from wheel_udf.common.errors import TransferError
 from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.shard.rows import COMMAND, FAR, SCHEDULE
@@ -86,7 +86,6 @@ def import_tiered(
         StoreError: The store belongs to another job, or cannot be used.
     """
     manifest = read_manifest(folder, positions, purgatory=False)
-    _refuse_series(table_of(spark, folder, ENTRIES))
     parts = [f"{checkpoint}/{part}" for part in TIERED_PARTS]
     store_lease(what.store).require_free()
     # Before the lease, which leaves a file: a store is created in an empty place only.
@@ -95,18 +94,6 @@ def import_tiered(
         if is_new:
             _begin(spark, manifest, folder, what, checkpoint, name=name, on_step=on_step)
     return manifest
-
-
-def _refuse_series(entries: DataFrame) -> None:
-    some = [row.schedule_id for row in entries.where("repeat IS NOT NULL").select("schedule_id").take(4)]
-    if some:
-        raise TransferError(
-            "the tiered mode has no series",
-            field="schedule_id",
-            value=", ".join(some[:3]) + (", ..." if len(some) > 3 else ""),
-            rule="entries without repeat",
-            hint="cancel them before the export, or import into the direct mode",
-        )
 
 
 def _begin(
@@ -135,7 +122,7 @@ def _begin(
     on_step("acts", 2, 4)
     begin_checkpoint(manifest, folder, f"{checkpoint}/wheel", name, wheel_settings(what))
     on_step("state", 3, 4)
-    is_far = F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")
+    is_far = (F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")) & F.col("repeat").isNull()
     far = entries.where(is_far)
     if manifest.mode == "direct":
         memory = memory.unionByName(_known(far, manifest.clock_ms))
@@ -166,7 +153,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
     """The rows of the store: entries in their places, and marks of what is remembered."""
     nothing = F.lit(None)
     texts = {name: nothing.cast("string") for name in ("error_code", "error_message", "record")}
-    commands = entries.withColumns(
+    commands = entries.where("repeat IS NULL").withColumns(
         {
             "op": F.lit(SCHEDULE).cast("byte"),
             "seq_given": F.lit(True),

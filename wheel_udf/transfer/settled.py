@@ -9,7 +9,8 @@ hand-over. An export cannot wait for that: it makes the comparison of the hand-o
     GONE_SUPERSEDED    superseded
     GONE_DUPLICATE     duplicate
     GONE_CANCELLED     cancelled                 a waiting CANCEL of the shard becomes applied; its id gets a record
-    none, a late act   superseded                the wheel remembers that it had fired (wheel_udf.wheel.late_acts)
+    none, known ended  superseded                a late act (wheel_udf.wheel.late_acts), or beaten by what the wheel had
+                                                 when it came (wheel_udf.policies.store_reports)
 
 Near rows are in the state already. Rows that the wheel has not read are refused: only it can count them.
 
@@ -24,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.common.errors import TransferError
 from wheel_udf.pending.entries import PendingWork
@@ -92,7 +92,7 @@ def settle(work: PendingWork, heads: Sequence[Mapping[str, Any]], shards: int, m
     gone = no_verdicts(far) if found is None else found
     counts = _ends(gone, heads, shards)
     left = far.join(F.broadcast(gone.select("uid")), "uid", "left_anti") if counts else far
-    late = _late_acts(left, memory, clock_ms)
+    late = _known_ended(left, memory, clock_ms)
     revived = late.count()
     if revived:
         counts["superseded"] += revived
@@ -137,12 +137,10 @@ def _ends(gone: DataFrame, heads: Sequence[Mapping[str, Any]], shards: int) -> C
     return counts
 
 
-def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
-    """The far entries that an act has made of entries that had fired: the wheel remembers their end at their due time,
-    ahead of the clock.
-    """
+def _known_ended(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataFrame:
+    """The far entries of which the wheel remembers the end, at their due time, ahead of the clock."""
     known = memory.where(
-        (F.col("status") == FIRED)
+        F.col("status").isin(ENDED, FIRED)
         & (op_of(F.col("rank")) == CANCEL)
         & (F.col("ended_at_ms") > F.lit(clock_ms))
     ).select(
@@ -152,7 +150,7 @@ def _late_acts(far: DataFrame, memory: DataFrame, clock_ms: int | None) -> DataF
         F.col("ended_at_ms").alias("deliver_at_ms"),
     )
     keys = ["schedule_id", "seq", "amend", "deliver_at_ms"]
-    return far.where("amend > 0").join(F.broadcast(known), keys, "left_semi").select("uid")
+    return far.join(F.broadcast(known), keys, "left_semi").select("uid")
 
 
 def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
@@ -169,11 +167,7 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
 
 def _entries(rows: DataFrame) -> DataFrame:
     amend = F.coalesce("amend", F.lit(0)).cast("int").alias("amend")
-    # A store has no series.
-    kinds = from_arrow_schema(ENTRY_SCHEMA)
-    none = {each.name: F.lit(None).cast(each.dataType).alias(each.name) for each in kinds}
-    stored = {name: F.col(name) for name in rows.columns} | {"amend": amend}
-    return rows.select(*(stored.get(name, none[name]) for name in ENTRY_SCHEMA.names))
+    return rows.select(*(amend if name == "amend" else F.col(name) for name in ENTRY_SCHEMA.names))
 
 
 def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:

@@ -203,6 +203,9 @@ class Report(Protocol):
             The rows that are left, and memory records (:func:`~wheel_udf.wheel.outcomes.records_of`).
         """
 
+    def beaten(self, rows: Rows, known: Known, commands: pa.Table) -> pa.Table:
+        """Memory records of entries that went elsewhere though a version that is pending here beats them."""
+
     def apply_waiting(self, state: ShardState, ended: int, counts: Counter[str]) -> None:
         """Turns waiting CANCELs into applied ones, for so many entries that CANCELs ended elsewhere."""
 

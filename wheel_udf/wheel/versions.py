@@ -40,6 +40,7 @@ id, so it beats an older entry here; the entry itself comes later (MOVED) or end
 
     known of an id          row               outcome
     pending (1)             FAR 2             superseded; known is FAR (2)
+    pending (2)             FAR 1             remembered until MOVED 1 comes, as ended
     FAR (2)                 SCHEDULE 1        superseded
     FAR (2)                 CANCEL 2 or 3     waiting, until the store reports what it ended: applied
     FAR (2)                 SCHEDULE 2 or 3   pending; the far one ends in the store
@@ -178,7 +179,7 @@ def fold(
     met_elsewhere = []
     if report is not None:
         rows, met_records = report.drop_met(rows, known, now_ms)
-        met_elsewhere.append(met_records)
+        met_elsewhere += [met_records, report.beaten(rows, known, commands)]
     spread = 0 if partitions is None else count_spread(rows, partitions[rows.at], known.partition)
     ambiguous = count_ambiguous(state, commands, rows, known)
     rows = _drop_known(rows, known, counts)

@@ -83,10 +83,10 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
     assert metadata["configuration"] == {
         "delta.logRetentionDuration": "interval 86400 seconds",
         "delta.deletedFileRetentionDuration": "interval 86400 seconds",
-        "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived",
+        "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
         "delta.enableDeletionVectors": "false",
         "wheel_udf.layout": "tick_ms=1000,size=20,levels=4,state_levels=1",
-        "wheel_udf.format_version": "2",
+        "wheel_udf.format_version": "3",
     }
 
 
@@ -151,7 +151,7 @@ def test_another_layout_or_format_is_refused_and_both_are_said(spark: SparkSessi
         SlotStore.open(spark, store.path, other, create=True)
 
     spark.sql(f"ALTER TABLE delta.`{store.path}` SET TBLPROPERTIES ('wheel_udf.format_version' = '7')")
-    with pytest.raises(GeometryChangedError, match=r"another format.*'7'; rule: 2"):
+    with pytest.raises(GeometryChangedError, match=r"another format.*'7'; rule: 3"):
         SlotStore.open(spark, store.path, LAYOUT, create=True)
 
 

@@ -912,7 +912,7 @@ def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
                 rows.append(command(**BREAKS[second] | fault))
     found = parsed(spark, rows, contract)
 
-    of_series = list(TEXTS).index("no_series")
+    of_series = list(TEXTS).index("two_starts")
     assert list(BREAKS) == list(TEXTS)[:of_series], "those of series: tests/spark/stream/test_series.py"
     assert [
         (first, second, row.error_code) for (first, second, _), row in zip(expected, found, strict=True)

@@ -17,6 +17,7 @@ from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.shard.formats import FORMAT_VERSION
+from wheel_udf.shard.rows import ACTED
 from wheel_udf.shard.state import STATE_COLUMNS
 from wheel_udf.stream import wheel_worker
 from wheel_udf.stream.sharding import shard_keys
@@ -345,6 +346,29 @@ def test_a_batch_of_acts_alone_that_come_too_late_wrote_the_state_without_its_cl
         run(what, group, row)
         written.append(group.get[list(STATE_COLUMNS).index("clock_ms")])
     assert written == [T0 + 90] * 3
+
+
+def test_an_act_on_a_series_from_the_store_takes_the_payload_from_the_state_or_comes_too_late() -> None:
+    rule = json.dumps({"repeat": "every 1 minute", "time_zone": "UTC"})
+    what, group = step("store", stored=True), Group()
+    blank = dict.fromkeys(("anchor_ms", "last_ms", "spread_ms", "occurrence"), NO_LONG) | {"repeat": None}
+    begins = blank | {"repeat": rule, "anchor_ms": T0, "last_ms": T0, "spread_ms": 0}
+    run(what, group, tick(T0) | blank, command("a", NO_LONG, value=b"v", destination="out") | begins)
+
+    def act(occurrence: int, amend: int) -> dict[str, Any]:
+        bits = int(command_bits(op=0, seq_given=1, act=ACTED, amend=amend))
+        changed = blank | {"repeat": rule, "occurrence": occurrence, "command_bits": bits}
+        return command("a", T0 + 60_000, destination="elsewhere", value=None) | changed
+
+    out = run(what, group, tick(T0 + 60_000) | blank, act(occurrence=0, amend=1))
+    assert of_kind(out, "fired", "destination", "value", "deliver_at_ms") == [
+        ("elsewhere", b"v", T0 + 60_000)
+    ]
+    assert status_of(out)["received"] == 1
+    out = run(what, group, tick(T0 + 120_000) | blank, act(occurrence=0, amend=2))
+    assert of_kind(out, "fired", "destination") == [("elsewhere",)]
+    status = status_of(out)
+    assert (status["received"], status["pending"], status["superseded"]) == (1, 1, 2)
 
 
 # ---- a sender ------------------------------------------------------------------------------------
