@@ -59,7 +59,7 @@ from wheel_udf.pending.acts_on_store import keep_rows
 from wheel_udf.pending.audit import audit, record_act
 from wheel_udf.pending.backfill import backfill
 from wheel_udf.pending.changes import SERIES, Change
-from wheel_udf.pending.entries import PendingWork, pending
+from wheel_udf.pending.entries import PendingWork, entries
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.picked import Picked, require_utf8
 from wheel_udf.shard.rows import CANCEL
@@ -206,7 +206,7 @@ def _operations(spark: SparkSession, work: PendingWork, picked: Picked) -> DataF
 def _chosen(spark: SparkSession, work: PendingWork, picked: Picked, change: Change) -> DataFrame:
     """The selected entries as changed commands."""
     clock_ms = None if work.store is None else store_clock_ms(spark, work)
-    rows = picked.of(pending(spark, work, ids=picked.ids).where("place <> 'sender'"))
+    rows = picked.of(entries(spark, work, ids=picked.ids).where("place <> 'sender'"))
     try:
         return change.commands(rows, clock_ms)
     except PySparkException as fault:

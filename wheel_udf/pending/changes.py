@@ -20,6 +20,7 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.pending.entries import ENTRY_ID
 from wheel_udf.shard.rows import CANCEL, PAUSED_MS, SCHEDULE
 
 SERIES: str = "repeat IS NOT NULL AND NOT paused"
@@ -63,7 +64,7 @@ class Change:
         payload = ("key", "value", "headers", "max_lateness_ms")
         carried = {name: F.when(F.lit(entry), F.col(name)) for name in payload}
         columns = {
-            "schedule_id": F.col("schedule_id"),
+            "schedule_id": F.col(ENTRY_ID),
             "op": F.lit(self.op).cast("byte"),
             "seq": F.col("seq"),
             "seq_given": F.lit(True),

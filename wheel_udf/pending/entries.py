@@ -36,20 +36,22 @@ from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.load import later_load
 from wheel_udf.pending.state import waiting
 from wheel_udf.policies.series_load import MOST_STEPS, Steps
-from wheel_udf.shard.rows import PAUSED_MS
+from wheel_udf.shard.rows import ID_JOINT, PAUSED_MS
 from wheel_udf.store.layout import is_far, is_far_column
 from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
-    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "anchor_ms", "spread_ms", "paused", "place",
+    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "anchor_ms", "spread_ms", "paused", "attempt", "last_error",
+    "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
 delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
 without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
 ``occurrence`` how many it has had, ``anchor_ms`` the instant from which the rule counts, and ``spread_ms`` how much
 later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has
-paused the series, which then has no ``scheduled_at``. ``place`` is where the entry waits: ``state``, ``store``, or
+paused the series, which then has no ``scheduled_at``. ``attempt`` is how many attempts to deliver the entry have failed,
+``last_error`` why the last one did; null if there was none. ``place`` is where the entry waits: ``state``, ``store``, or
 (direct mode, punctual delivery) ``sender``: an act comes too late for it.
 
 Tiered mode: of a series that the wheel has not read yet ``occurrence`` is null, and ``deliver_at`` is what it would be
@@ -122,6 +124,10 @@ class PendingWork:
         return acts_made(self.query) - taken
 
 
+ENTRY_ID: Final = "entry_id"
+"""Column of :func:`entries`: the id under which the wheel has the entry."""
+
+
 def pending(
     spark: SparkSession, work: PendingWork, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
 ) -> DataFrame:
@@ -143,6 +149,15 @@ def pending(
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged, or does not go back so far.
         StoreError: The store does not go back so far.
+    """
+    return entries(spark, work, ids=ids, as_of_ms=as_of_ms).select(*PENDING_COLUMNS)
+
+
+def entries(
+    spark: SparkSession, work: PendingWork, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+) -> DataFrame:
+    """As :func:`pending`, with :data:`ENTRY_ID`: an occurrence of a series that is tried again has an id of its own, and
+    as its ``schedule_id`` that of the series.
     """
     require_checkpoint(work.checkpoint)
     if work.store is None:
@@ -180,15 +195,26 @@ def count_far(store: SlotStore) -> int:
 
 
 def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
-    due_ms, error_ms = F.col("deliver_at_ms"), F.coalesce("level_error_ms", F.lit(0))
+    # The slot store has nothing that is held back.
+    of_state = {"held_ms": "long", "attempt": "long", "last_error": "string"}
+    held_ms, attempt, last_error = (
+        F.col(name) if name in rows.columns else F.lit(None).cast(kind) for name, kind in of_state.items()
+    )
+    due_ms = F.col("deliver_at_ms")
+    error_ms = F.coalesce("level_error_ms", F.lit(0)) + F.coalesce(held_ms, F.lit(0))
     paused = F.col("repeat").isNotNull() & (due_ms == PAUSED_MS)
     named = {
         "deliver_at": F.timestamp_millis(due_ms - error_ms),
         "scheduled_at": F.when(~paused, F.timestamp_millis(due_ms)),
         "paused": paused,
+        "attempt": attempt,
+        "last_error": last_error,
         "place": place,
+        "schedule_id": F.substring_index("schedule_id", ID_JOINT, 1),
+        ENTRY_ID: F.col("schedule_id"),
     }
-    return rows.select(*(named.get(name, F.col(name)).alias(name) for name in PENDING_COLUMNS))
+    columns = (*PENDING_COLUMNS, ENTRY_ID)
+    return rows.select(*(named.get(name, F.col(name)).alias(name) for name in columns))
 
 
 # ---- forecast ------------------------------------------------------------------------------------

@@ -191,12 +191,25 @@ class _Now:
         by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self._clock_ms)
         by_now &= F.col("repeat").isNull()
         version = "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
-        here = self._held.where("repeat IS NULL").select(*version)
+        here = self._held.where("repeat IS NULL AND attempt IS NULL").select(*version)
         alive = here.unionByName(self._unread.select(*version)).distinct()
         joined = entries.join(
             alive.withColumn("_alive", F.lit(True)), ["schedule_id", "seq", "amend"], "left"
         )
-        return joined.where(~by_now | F.col("_alive")).select(*entries.columns)
+        near = joined.where(~by_now | F.col("_alive")).select(*entries.columns)
+        return near.unionByName(self._come_back(entries))
+
+    def _come_back(self, entries: DataFrame) -> DataFrame:
+        """The entries of the state that were released and could not be delivered, with the columns of some rows."""
+        given = {"level": F.lit(NEAR)}
+        back = self._held.where("attempt IS NOT NULL AND repeat IS NULL")
+        columns = (
+            given.get(each.name, F.col(each.name) if each.name in back.columns else F.lit(None))
+            .cast(each.dataType)
+            .alias(each.name)
+            for each in entries.schema
+        )
+        return back.select(*columns)
 
 
 # ---- series --------------------------------------------------------------------------------------

@@ -29,14 +29,13 @@ from pandas.util import hash_array
 from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import AllowList
-from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, RETRY, SCHEDULE
+from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, ID_JOINT, RETRY, SCHEDULE
 
 EXPONENTIAL, LINEAR, LIST = KINDS = ("exponential", "linear", "list")
 FULL, EQUAL, NONE = JITTERS = ("full", "equal", "none")
 
 MOST_ATTEMPTS: Final = 1000
 LONGEST_WAIT_MS: Final = 366 * 86_400_000
-_APART: Final = "\x00"
 
 RETURNED_SCHEMA = pa.schema(
     [
@@ -257,15 +256,15 @@ def _chance(returned: pa.Table, attempt: Int64s) -> npt.NDArray[np.float64]:
 def own_id(rows: pa.Table) -> pa.ChunkedArray:
     """The ids under which entries come back: of occurrences of series, one of their own."""
     ids = rows["schedule_id"]
-    is_new = pc.and_(rows["occurrence"].is_valid(), pc.invert(pc.match_substring(ids, _APART)))
+    is_new = pc.and_(rows["occurrence"].is_valid(), pc.invert(pc.match_substring(ids, ID_JOINT)))
     if not pc.any(is_new).as_py():
         return ids
     nominal = pc.subtract(rows["deliver_at_ms"], rows["level_error_ms"].fill_null(0)).cast(pa.string())
-    return pc.if_else(is_new, pc.binary_join_element_wise(ids, nominal, _APART), ids)
+    return pc.if_else(is_new, pc.binary_join_element_wise(ids, nominal, ID_JOINT), ids)
 
 
 def outer_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
     """The ids that the producer gave."""
-    if not len(ids) or not pc.any(pc.match_substring(ids, _APART)).as_py():
+    if not len(ids) or not pc.any(pc.match_substring(ids, ID_JOINT)).as_py():
         return ids
-    return pc.replace_substring_regex(ids, f"{_APART}.*", "")
+    return pc.replace_substring_regex(ids, f"{ID_JOINT}.*", "")

@@ -112,6 +112,11 @@ OLDEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending"), ("
 """The order of release within a shard, and of the rows of a batch."""
 
 
+ID_JOINT = "\x00"
+"""In the id of an entry that a series has left behind, such as an occurrence that is tried again: behind the id of the
+series. No id of a producer has it."""
+
+
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
     """The requested due times, int64[n]; null without a due time."""
     due_ms = unheld_ms(entries)

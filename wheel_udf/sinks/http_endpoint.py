@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _TRIES_LATER: Final = frozenset({408, 425, 429})
 _SERVER_ERRORS_FROM: Final = 500
+_NEVER: Final = frozenset({501, 505})  # the server will not learn the method or the version
 _GIVEN_UP_IN_A_ROW: Final = 5
 _LONGEST_ANSWER: Final = 2048
 _TEXT_TIMEOUT_S: Final = 1.0
@@ -240,7 +241,8 @@ class Endpoint:
             return _Answer(None)
         body = _short(text.decode("utf-8", "replace"))
         reason = f"HTTP {response.status_code}{f': {body}' if body else ''}"
-        if response.status_code < _SERVER_ERRORS_FROM and response.status_code not in _TRIES_LATER:
+        is_for_good = response.status_code < _SERVER_ERRORS_FROM or response.status_code in _NEVER
+        if is_for_good and response.status_code not in _TRIES_LATER:
             return _Answer(reason)
         return _Answer(reason, try_again=True, wait_s=_retry_after_s(response.headers))
 
