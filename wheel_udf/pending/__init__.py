@@ -18,6 +18,6 @@ runs or rests::
     direct    Spark's state -----------------------------> entries --selected--> acts --file--> checkpoint --> the job
     tiered    Spark's state (near) + slot store (far) ---> entries --selected--> acts --file--> checkpoint --> the job
 
-May import: common, shard, wheel, purgatory, control, kafka, spark, tables, checkpoint, commands, stream, sinks,
-delivery, store; pyspark, pyarrow.
+May import: common, shard, wheel, policies, purgatory, control, kafka, spark, tables, checkpoint, commands, stream,
+sinks, delivery, store; pyspark, pyarrow.
 """
