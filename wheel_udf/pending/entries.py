@@ -42,17 +42,17 @@ from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
     "schedule_id", "seq", "amend", "deliver_at", "scheduled_at", "delay_level_ms", "destination", "key", "value",
-    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "anchor_ms", "spread_ms", "paused", "attempt", "last_error",
-    "place",
+    "headers", "max_lateness_ms", "source", "repeat", "occurrence", "anchor_ms", "spread_ms", "paused", "attempt",
+    "last_error", "place",
 )  # fmt: skip
 """``deliver_at`` is the requested due time; ``scheduled_at`` is when the wheel releases the entry, which is later if a
 delay level has rounded it up, or ``spread`` or an act has moved it. ``delay_level_ms`` is the span of that level, null
 without one; ``headers`` is JSON text. ``repeat`` is the rule of a series (JSON), which waits for its next occurrence,
 ``occurrence`` how many it has had, ``anchor_ms`` the instant from which the rule counts, and ``spread_ms`` how much
 later than its nominal time each one is released; they are null of other entries. ``paused`` is whether an act has
-paused the series, which then has no ``scheduled_at``. ``attempt`` is how many attempts to deliver the entry have failed,
-``last_error`` why the last one did; null if there was none. ``place`` is where the entry waits: ``state``, ``store``, or
-(direct mode, punctual delivery) ``sender``: an act comes too late for it.
+paused the series, which then has no ``scheduled_at``. ``attempt`` is how many attempts to deliver the entry have
+failed, ``last_error`` why the last one did; null if there was none. ``place`` is where the entry waits: ``state``,
+``store``, or (direct mode, punctual delivery) ``sender``: an act comes too late for it.
 
 Tiered mode: of a series that the wheel has not read yet ``occurrence`` is null, and ``deliver_at`` is what it would be
 if the id was new."""
@@ -156,8 +156,8 @@ def pending(
 def entries(
     spark: SparkSession, work: PendingWork, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
 ) -> DataFrame:
-    """As :func:`pending`, with :data:`ENTRY_ID`: an occurrence of a series that is tried again has an id of its own, and
-    as its ``schedule_id`` that of the series.
+    """As :func:`pending`, with :data:`ENTRY_ID`: an occurrence of a series that is tried again has an id of its own,
+    and as its ``schedule_id`` that of the series.
     """
     require_checkpoint(work.checkpoint)
     if work.store is None:

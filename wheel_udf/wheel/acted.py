@@ -1,8 +1,8 @@
 """Acts on entries that wait in the state: their rows are small, and are completed from the entries that they change.
 
-An act (:mod:`wheel_udf.pending.acts`) selects pending entries, reads their versions, and brings for each of them a
-row with a higher ``amend``. Where the entries wait in the state (in the tiered mode: of series), the row has no
-payload: the shard has it already. It comes with the tick, or from the slot store (``ACTED``)::
+An act (:mod:`wheel_udf.pending.acts`) selects pending entries, reads their versions, and brings for each of them a row
+with a higher ``amend``. Where the entries wait in the state (in the tiered mode: series), the row has no payload: the
+shard has it already. It comes with the tick, or from the slot store (``ACTED``)::
 
     row of an act (ACT_SCHEMA)            entry of the state, same id and seq    command (COMMAND_SCHEMA)
     SCHEDULE (1, amend 1), due, ...    +  key, value, headers, ...            -> SCHEDULE (1, amend 1) with its payload

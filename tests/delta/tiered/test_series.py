@@ -306,12 +306,11 @@ def test_a_job_that_dies_after_commits_of_the_store_and_of_a_table_loses_and_rep
         return done
 
     monkeypatch.setattr(SlotStore, "append", dies)
-    lives = 0
-    while True:
-        lives += 1
+    for _life in range(6):
         with suppress(OSError, StreamingQueryException):
             tiered.tiered(until_s=4_000)
             break
-    assert lives == 5
+    assert Falters.writes > max(Falters.kills)
+    assert len(committed) > 9
     assert tiered.fired() == direct.fired()
     assert tiered.account() == direct.account()
