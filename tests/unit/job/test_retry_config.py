@@ -43,15 +43,21 @@ destinations:
         f"tables and files are not tried again: destinations.file.on_undeliverable = 'retry'; {tables}",
         "a burst without a rate: destinations.burst.burst = 5; rule: with rate",
         "not the waits of this policy: destinations.list.retries.waits = []; rule: with policy: list, and only there",
-        "not the waits of this policy: destinations.waits.retries.waits = [1000]; "
-        "rule: with policy: list, and only there",
-        "not a rate: destinations.many.rate = 'fast'; "
-        "rule: a number with /s, /min or /h, such as 100/s; at most 1000000/s",
+        (
+            "not the waits of this policy: destinations.waits.retries.waits = [1000]; "
+            "rule: with policy: list, and only there"
+        ),
+        (
+            "not a rate: destinations.many.rate = 'fast'; "
+            "rule: a number with /s, /min or /h, such as 100/s; at most 1000000/s"
+        ),
         "too small: destinations.many.retries.factor = 0.5; rule: at least 1.0",
         "not one of the known values: destinations.many.retries.jitter = 'some'; rule: 'full', 'equal' or 'none'",
         "too small: destinations.many.retries.attempts = 0; rule: at least 1",
-        "retries that are not wanted: destinations.not_wanted.on_undeliverable = 'reject'; "
-        "rule: retry; or no retries, or a number of tries in the batch",
+        (
+            "retries that are not wanted: destinations.not_wanted.on_undeliverable = 'reject'; "
+            "rule: retry; or no retries, or a number of tries in the batch"
+        ),
     ]
 
 
@@ -73,8 +79,10 @@ destinations:
         f"dead letters are not on the allow-list: dead_letters = 'elsewhere'; {listed}",
         "too small a burst: destinations.burst.burst = 2; rule: at least wheel.shards, 4: each shard has a part of it",
         f"dead letters are not on the allow-list: destinations.a.retries.dead_letters = 'nowhere'; {listed}",
-        "dead letters would come back themselves: destinations.b.retries.dead_letters = 'a'; "
-        "rule: a destination without retries",
+        (
+            "dead letters would come back themselves: destinations.b.retries.dead_letters = 'a'; "
+            "rule: a destination without retries"
+        ),
     ]
 
 

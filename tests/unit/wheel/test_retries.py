@@ -67,6 +67,7 @@ def test_an_entry_comes_back_after_each_wait_until_its_attempts_are_used_up() ->
         ("a", 3, "HTTP 503", "HTTP 502")
     ]
     assert dead[0]["failed_at_ms"] == 11
+    assert (dead[0]["deliver_at_ms"], dead[0]["held_ms"]) == (10, None)
     assert dead[0]["dead_reason"] == "after 3 attempts"
     assert (shard.state.pending, shard.count("fired"), shard.count("retried"), shard.count("dead")) == (0, 3, 3, 1)
 
