@@ -19,8 +19,8 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
 
     * ISO 8601 text, or a whole number: UTC epoch ms (of 10 digits, and of more than 15, it is rejected: another unit).
     ** and with it time_zone, starts_at *, until *, count, on_missed, on_gap, on_fold (header wheel-time-zone, ...),
-       which without it are not read from headers; likewise attempt, and with it amend, first_amend, failed_at,
-       first_error, error, as a delivery has them (header wheel-attempt, ...)
+       which without it are not read from headers; likewise attempt, and with it occurrence, amend, first_amend,
+       failed_at, first_error, error, as a delivery has them (header wheel-attempt, ...)
     - : none.   without event_time: the record's timestamp
 
 ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last

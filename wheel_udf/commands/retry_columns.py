@@ -4,6 +4,7 @@
 
     op: RETRY, schedule_id, seq, deliver_at, destination, key, value, headers   as they were delivered
     attempt     which attempt has failed, from 1                                header wheel-attempt of the delivery
+    occurrence  of a series, which one it was                                   likewise
     amend, first_amend, failed_at, first_error                                  likewise, what the delivery said
     error       why it has failed
 
@@ -24,13 +25,22 @@ from wheel_udf.common.command_facts import LONGEST_ERROR
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.shard.rows import RETRY
 
-OUTPUT: Final = ("act", "amend", "attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
+OUTPUT: Final = (
+    *("act", "amend", "attempt", "occurrence", "first_amend"),
+    *("failed_at_ms", "first_error", "last_error"),
+)
 """The columns of :func:`output_columns`."""
 
 MOST: Final = 2**24 - 1
 """The largest attempt and amend."""
 
-_NUMBERS: Final = ("attempt", "amend", "first_amend")
+_NUMBERS: Final = {
+    "attempt": (1, MOST),
+    "occurrence": (1, 2**53),
+    "amend": (0, MOST),
+    "first_amend": (0, MOST),
+}
+"""With the least and the largest."""
 
 
 def is_there(given: Inputs) -> bool:
@@ -51,11 +61,10 @@ def rules(given: Inputs) -> list[Rule]:
     if not is_there(given):
         return []
     numbers = []
-    for name in _NUMBERS:
+    for name, (least, most) in _NUMBERS.items():
         if name in given:
             number, asked = _number(given, name), given[name].column.isNotNull()
-            least = int(name == "attempt")
-            bad = asked & ~F.coalesce(number.between(least, MOST), F.lit(False))
+            bad = asked & ~F.coalesce(number.between(least, most), F.lit(False))
             numbers.append(Rule(f"bad_{name}", bad, given[name].shown))
     return numbers
 
@@ -76,6 +85,7 @@ def output_columns(given: Inputs) -> list[Column]:
         "act": F.lit(RETRY).cast("byte"),
         "amend": F.coalesce(_number(given, "amend"), F.lit(0)).cast("int"),
         "attempt": F.coalesce(_number(given, "attempt"), F.lit(1)),
+        "occurrence": _number(given, "occurrence"),
         "first_amend": F.coalesce(_number(given, "first_amend"), F.lit(0)).cast("int"),
         "failed_at_ms": read_or_null(given, "failed_at", times.instant_ms, "long", round_up=False),
         "first_error": _short(text("first_error")),

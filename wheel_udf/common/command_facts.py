@@ -39,6 +39,7 @@ COMMAND_HEADERS: Final[Mapping[str, str]] = {
     "on_gap": "wheel-on-gap",
     "on_fold": "wheel-on-fold",
     "attempt": "wheel-attempt",
+    "occurrence": "wheel-occurrence",
     "amend": "wheel-amend",
     "first_amend": "wheel-first-amend",
     "failed_at": "wheel-failed-at",
@@ -52,7 +53,7 @@ SERIES_FIELDS: Final = (
 )  # fmt: skip
 """The columns of the contract that say how a command repeats; all but the first mean nothing without ``repeat``."""
 
-RETRY_FIELDS: Final = ("attempt", "amend", "first_amend", "failed_at", "first_error", "error")
+RETRY_FIELDS: Final = ("attempt", "occurrence", "amend", "first_amend", "failed_at", "first_error", "error")
 """The columns of the contract that a RETRY has."""
 
 REPEAT_RULE: Final = (

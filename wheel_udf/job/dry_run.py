@@ -36,6 +36,7 @@ from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig, StreamConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig, path_of
+from wheel_udf.job.models.service import dead_letters_of
 from wheel_udf.job.models.sink import AnySink, JdbcSinkConfig, KafkaSinkConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 from wheel_udf.job.models.wheel import (
@@ -47,8 +48,9 @@ from wheel_udf.job.models.wheel import (
 from wheel_udf.job.replay import require_columns
 from wheel_udf.job.sessions import session
 from wheel_udf.kafka import admin as kafka_admin
-from wheel_udf.sinks.destinations import FIRED, LEVELED, OUTCOME, Shape
+from wheel_udf.sinks.destinations import DEAD, FIRED, Shape, shape_of
 from wheel_udf.spark.files import open_folder
+from wheel_udf.stream.frame_facts import facts_of
 
 _LEAST_WINDOW_MS = 60_000
 _WILDCARDS = str.maketrans("*?", "xx")
@@ -63,8 +65,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     check_port(config)
     with session(config.name) as spark:
         sources = sources_of(spark, config)
-        frame_of(config, sources, until_ms)
-        check_destinations(spark, config)
+        check_destinations(spark, config, shape_of(facts_of(frame_of(config, sources, until_ms))))
         check_config_checkpoint(spark, config)
         require_columns(config, columns_of(config, sources))
         batches = _batches_text(config)
@@ -85,22 +86,31 @@ def _named(frame: DataFrame) -> str:
     return ", ".join(name for name in frame.columns if name != MISREAD)
 
 
-def check_destinations(spark: SparkSession, config: AnyConfig) -> None:
-    """Checks that each sink, the store and the checkpoint can be written.
+def check_destinations(spark: SparkSession, config: AnyConfig, shape: Shape) -> None:
+    """Checks that each sink, the store and the checkpoint can be written; `shape` is that of the rows of destinations.
 
-    The names that a pattern with wildcards will match are not known yet. Its sink is checked with a made-up name, and
+    Destinations of dead letters get rows of another shape. The names that a pattern with wildcards will match are not
+    known yet. Its sink is checked with a made-up name, and
     only where missing tables may be created (otherwise the answer would always be that this name is missing).
 
     Raises:
         ConfigErrors: All sinks that cannot be written.
     """
-    leveled = isinstance(config, SchedulerConfig) and config.levels is not None
-    shape = OUTCOME if isinstance(config, PurgatoryConfig) else LEVELED if leveled else FIRED
+    dead = (
+        {}
+        if isinstance(config, PurgatoryConfig)
+        else dead_letters_of(config.destinations, config.dead_letters)
+    )
     found = {
-        f"destinations.{pattern}": _reason(spark, sink, pattern, shape)
+        f"destinations.{pattern}": _reason(spark, sink, pattern, DEAD if pattern in dead else shape)
         for pattern, sink in config.destinations.items()
     }
-    found["rejects"] = _reason(spark, config.rejects, None, shape)
+    found |= {
+        field: _reason(spark, config.destinations[pattern], name, DEAD)
+        for name, (field, pattern) in dead.items()
+        if name != pattern
+    }
+    found["rejects"] = _reason(spark, config.rejects, None, FIRED)
     reasons = {field: reason for field, reason in found.items() if reason is not None}
     for field, place in places_written(config).items():
         reason = None if field in reasons else open_folder(place).unwritable_reason()
@@ -147,9 +157,9 @@ def _reason(spark: SparkSession, sink: AnySink, pattern: str | None, shape: Shap
 
 
 def _hint(config: AnyConfig, field: str, reason: str) -> str | None:
-    if not field.startswith("destinations.") or "missing" not in reason:
+    sink = config.destinations.get(field.removeprefix("destinations."))
+    if sink is None or "missing" not in reason:
         return None
-    sink = config.destinations[field.removeprefix("destinations.")]
     return f"create the {'topic' if sink.sink == 'kafka' else 'table'}, or set create: true"
 
 

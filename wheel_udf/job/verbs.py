@@ -226,6 +226,7 @@ def _redrive(
     asked: argparse.Namespace,
     print_line: PrintLine,
 ) -> None:
+    picked = _picked(asked)
     name = asked.letters or config.dead_letters
     if name is None:
         hint = "name the destination with --from, or set dead_letters in the config"
@@ -233,7 +234,7 @@ def _redrive(
             "no dead letters", field="dead_letters", value=None, rule="a destination", hint=hint
         )
     letters = dead_letters(spark, destinations_of(config).resolve(name), name)
-    count = redrive(spark, work, letters, _picked(asked), per_s=asked.rate, dry_run=asked.dry_run)
+    count = redrive(spark, work, letters, picked, per_s=asked.rate, dry_run=asked.dry_run)
     print_line(act_text(asked.verb, count, "dead letter", dry_run=asked.dry_run))
 
 

@@ -12,6 +12,9 @@ the id is ``<id>@<nominal time>``, because the id itself is that of the series. 
 
 from __future__ import annotations
 
+import operator
+from dataclasses import replace
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
@@ -30,6 +33,8 @@ from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.spark.places import place_of
 from wheel_udf.wheel.acted import ADD
 
+_NEEDED: Final = ("schedule_id", "seq", "origin", "amend", "deliver_at")
+
 MOST: Final = 100_000
 """How many letters one act sends at most."""
 
@@ -45,6 +50,8 @@ def dead_letters(spark: SparkSession, sink: Sink | None, name: str) -> DataFrame
     Raises:
         ActError: It is no table and no topic.
     """
+    if isinstance(sink, DeltaSink | KafkaSink) and (reason := _why_not(spark, sink, name)) is not None:
+        raise ActError(f"dead letters cannot be read, {reason}", field="dead_letters", value=name)
     if isinstance(sink, DeltaSink):
         return spark.read.format("delta").load(place_of(sink.path, name)).select(*DEAD.names)
     if isinstance(sink, KafkaSink):
@@ -55,6 +62,11 @@ def dead_letters(spark: SparkSession, sink: Sink | None, name: str) -> DataFrame
         value=name,
         rule="a Delta table or a topic of Kafka",
     )
+
+
+def _why_not(spark: SparkSession, sink: DeltaSink | KafkaSink, name: str) -> str | None:
+    """Why there are no letters to read. Sinks that may create what is missing would not say that it is missing."""
+    return replace(sink, create=False).missing_reason(spark, name, DEAD)
 
 
 def redrive(  # an act, by name
@@ -77,13 +89,13 @@ def redrive(  # an act, by name
         dry_run: Count the letters and change nothing.
 
     Returns:
-        The number of letters.
+        The number of letters; several of one version count as one.
 
     Raises:
         ActError: They are too many, the predicate cannot be used, or too many conflicting acts.
         CheckpointError: There is no checkpoint, or it is damaged.
     """
-    chosen = picked.of(letters)
+    chosen = _newest(picked.of(letters))
 
     def count(rows: DataFrame) -> int:
         found = rows.count()
@@ -110,21 +122,30 @@ def redrive(  # an act, by name
     )
 
 
-def _added(letters: DataFrame, clock_ms: int, per_s: float | None) -> DataFrame:
-    """The letters as rows of an act: of several letters of a version, the last one."""
+def _sent_as() -> Column:
+    """The id under which a letter is sent again."""
     nominal = F.replace(utc_text(F.unix_millis("deliver_at")), F.lit(" "), F.lit("T"))
-    name = F.when(F.col("occurrence").isNull(), F.col("schedule_id")).otherwise(
+    return F.when(F.col("occurrence").isNull(), F.col("schedule_id")).otherwise(
         F.concat("schedule_id", F.lit("@"), nominal)
     )
-    newest = Window.partitionBy(name, "seq").orderBy(F.col("amend").desc(), F.col("dead_at").desc())
-    rows = letters.withColumn("_place", F.row_number().over(newest)).where("_place = 1")
+
+
+def _newest(letters: DataFrame) -> DataFrame:
+    """Of several letters of a version the last one."""
+    newest = Window.partitionBy(_sent_as(), "seq").orderBy(F.col("amend").desc(), F.col("dead_at").desc())
+    return letters.withColumn("_place", F.row_number().over(newest)).where("_place = 1").drop("_place")
+
+
+def _added(letters: DataFrame, clock_ms: int, per_s: float | None) -> DataFrame:
+    """The letters as rows of an act."""
     due: Column = F.lit(clock_ms).cast("long")
     if per_s is not None:
-        number = F.row_number().over(Window.orderBy("dead_at", "schedule_id", "seq")) - 1
-        due = due + F.floor(number * (1000 / per_s)).cast("long")
+        # Spark warns of a window without a partition; these are MOST rows at most, and none has no id.
+        in_order = Window.partitionBy(F.col("schedule_id").isNull()).orderBy("dead_at", "schedule_id", "seq")
+        due = due + F.floor((F.row_number().over(in_order) - 1) * (1000 / per_s)).cast("long")
     source = F.concat_ws("/", "source_topic", "source_partition", "source_offset")
     columns: dict[str, Column] = {
-        "schedule_id": name,
+        "schedule_id": _sent_as(),
         "op": F.lit(ADD).cast("byte"),
         "seq": F.col("seq"),
         "amend": F.col("amend") + 1,
@@ -137,11 +158,11 @@ def _added(letters: DataFrame, clock_ms: int, per_s: float | None) -> DataFrame:
         "headers": F.to_json("headers"),
         "max_lateness_ms": F.lit(None).cast("long"),
     }
-    return rows.select(*(column.alias(each) for each, column in columns.items()))
+    return letters.select(*(column.alias(each) for each, column in columns.items()))
 
 
 def _of_topic(spark: SparkSession, sink: KafkaSink, name: str) -> DataFrame:
-    """The dead letters of a topic, from its beginning."""
+    """The dead letters of a topic, from its beginning; other records are left out."""
     # The settings of a producer are none of a consumer, but where the brokers are and how to get in.
     options = {
         key: value
@@ -154,14 +175,16 @@ def _of_topic(spark: SparkSession, sink: KafkaSink, name: str) -> DataFrame:
         .load()
     )
     ours = {header: column for header, column, _ in DEAD.headers}
-    told = F.map_from_entries(
-        F.transform(
-            F.filter("headers", lambda each: each["key"].isin(list(ours))),
-            lambda each: F.struct(each["key"], each["value"].cast("string")),
-        )
-    )
+
+    def told(header: str) -> Column:
+        # The last one, as with Kafka's lastHeader: a delivery may have had headers of Kafka Connect before.
+        values = F.filter("headers", lambda each: each["key"] == header)
+        return F.try_element_at(values, F.lit(-1))["value"].cast("string")
+
     own = F.filter("headers", lambda each: ~each["key"].isin([*ours, "wheel-source"]))
     kinds = {each.name: each.dataType for each in fields(DEAD.columns)}
-    named = {column: told[header].cast(kinds[column]) for header, column in ours.items()}
+    named = {column: told(header).try_cast(kinds[column]) for header, column in ours.items()}
     named |= {"destination": F.col("topic"), "key": F.col("key"), "value": F.col("value"), "headers": own}
-    return records.where("headers IS NOT NULL").select(*(named[each].alias(each) for each in DEAD.names))
+    letters = records.select(*(named[each].alias(each) for each in DEAD.names))
+    # Anyone may write to a topic.
+    return letters.where(reduce(operator.and_, (F.col(name).isNotNull() for name in _NEEDED)))

@@ -85,10 +85,13 @@ def delivery_headers(shape: Shape = FIRED) -> Column:
     groups = [[each] for each in unsure if each[1] not in joint]
     groups += [[each for each in unsure if each[1] in group] for group in shape.together]
     groups.append([(_SOURCE_HEADER, SOURCE, "text")])
+    # One array for each group: an expression that held another twice would double with each group.
+    parts = [named]
     for group in groups:
         more = F.array(*(_header(name, _written(column, form)) for name, column, form in group))
-        named = F.when(F.col(group[0][1]).isNull(), named).otherwise(F.concat(named, more))
-    return F.when(F.col("headers").isNull(), named).otherwise(F.concat(_own_headers(), named))
+        parts.append(F.when(F.col(group[0][1]).isNull(), _no_headers()).otherwise(more))
+    own = F.when(F.col("headers").isNull(), _no_headers()).otherwise(_own_headers())
+    return F.concat(own, *parts)
 
 
 def _own_headers() -> Column:

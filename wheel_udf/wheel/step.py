@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, without
+from wheel_udf.shard.rows import ENTRY_SCHEMA, Int64s, unheld_ms, with_columns, without
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets, is_wanted, merged
 from wheel_udf.wheel.fire_now import fire_now
@@ -185,13 +185,14 @@ def advance(
 
 
 def _without_dead(folded: Folded) -> tuple[Folded, pa.Table]:
-    """Takes out the new entries that are dead letters."""
+    """Takes out the new entries that are dead letters; nothing holds them back any more."""
     reasons = folded.winners["dead_reason"]
     if reasons.null_count == len(reasons):
         return folded, folded.winners.slice(0, 0)
-    return replace(folded, winners=folded.winners.filter(reasons.is_null())), folded.winners.filter(
-        reasons.is_valid()
-    )
+    dead = folded.winners.filter(reasons.is_valid())
+    due_ms = unheld_ms(dead)
+    dead = with_columns(dead, deliver_at_ms=due_ms, held_ms=pa.nulls(dead.num_rows, pa.int64()))
+    return replace(folded, winners=folded.winners.filter(reasons.is_null())), dead
 
 
 def _open_reached(

@@ -16,7 +16,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import SimulatedClock
 from wheel_udf.delivery import query
 from wheel_udf.delivery.query import deliver
-from wheel_udf.policies.rates import Rate, Rates
+from wheel_udf.policies.rates import NO_RATES, Rate, Rates
 from wheel_udf.policies.retries import Retries, Retry
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.stream.schedule_operator import schedule
@@ -44,7 +44,9 @@ class World:
     def give(self, *batches: list[dict[str, Any]]) -> None:
         add_files(self.folder / "in", *batches)
 
-    def run(self, *instants_s: int, retry: Retry = EVERY_10_S, rates: Rates = Rates(), **settings: Any) -> None:  # noqa: B008
+    def run(
+        self, *instants_s: int, retry: Retry = EVERY_10_S, rates: Rates = NO_RATES, **settings: Any
+    ) -> None:
         clock = SimulatedClock(instants_ms=tuple(map(at_ms, instants_s)))
         frame = schedule(
             read_files(self.spark, self.folder / "in"),
@@ -122,7 +124,11 @@ def test_after_its_last_attempt_a_row_is_one_dead_letter_with_its_history(world:
     assert world.table("dead", *columns) == [
         ("a", "hook", 3, "after 3 attempts", "HTTP 503 (1 try)", "HTTP 502: out of order (1 try)", b"v")
     ]
-    assert (world.count("dead"), world.reports[-1].pending, world.table("rejects", "error_code")) == (1, 0, [])
+    assert (world.count("dead"), world.reports[-1].pending, world.table("rejects", "error_code")) == (
+        1,
+        0,
+        [],
+    )
 
 
 def test_a_refusal_for_good_is_a_dead_letter_at_once_and_others_go_on(world: World) -> None:
@@ -201,7 +207,9 @@ def test_the_repetition_that_delivers_leaves_nothing_to_come_back(
 def test_rows_of_a_destination_that_fails_wait_in_the_wheel_and_one_tries_it(world: World) -> None:
     down = [Says(503)] * 3
     world.server.at("/hook", *down, Says())
-    world.give([due(f"a{n}", 5, 0, destination="hook") for n in range(2)], [due("b", 8, 0, destination="hook")])
+    world.give(
+        [due(f"a{n}", 5, 0, destination="hook") for n in range(2)], [due("b", 8, 0, destination="hook")]
+    )
     retry = Retry(first_ms=1_000, factor=1, jitter="none", breaker_failures=2, breaker_cooldown_ms=60_000)
     world.hooks = HttpSink(
         f"{world.server.url}/{{destination}}", retries=0, waits=False, cooldown_ms=0, concurrency=1

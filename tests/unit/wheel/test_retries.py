@@ -23,10 +23,14 @@ class Shard:
     def __init__(self, retry: Retry = PLAIN, memory_ms: int = 10_000) -> None:
         self.state, self.retries, self.memory_ms = ShardState.empty(WHEEL), Retries({"crm": retry}), memory_ms
 
-    def batch(self, now_ms: int, *commands: dict[str, Any], returned: list[dict[str, Any]] | None = None) -> Step:
+    def batch(
+        self, now_ms: int, *commands: dict[str, Any], returned: list[dict[str, Any]] | None = None
+    ) -> Step:
         rows = [pa.Table.from_pylist(list(commands), schema=COMMAND_SCHEMA)]
         if returned:
-            rows.append(come_back(pa.Table.from_pylist(returned, schema=RETURNED_SCHEMA), self.retries, now_ms))
+            rows.append(
+                come_back(pa.Table.from_pylist(returned, schema=RETURNED_SCHEMA), self.retries, now_ms)
+            )
         step = advance(self.state, pa.concat_tables(rows), now_ms, memory_ms=self.memory_ms)
         self.state = ShardState.from_row(step.state.to_row(1), WHEEL, 1)
         return step
@@ -58,7 +62,9 @@ def test_an_entry_comes_back_after_each_wait_until_its_attempts_are_used_up() ->
     assert shard.batch(11, returned=back(fired)).fired.num_rows == 0
     assert (shard.state.pending, shard.state.next_due_ms) == (1, 111)
     fired = shard.batch(111)
-    assert [(row["attempt"], row["amend"], row["first_amend"]) for row in fired.fired.to_pylist()] == [(1, 1, 0)]
+    assert [(row["attempt"], row["amend"], row["first_amend"]) for row in fired.fired.to_pylist()] == [
+        (1, 1, 0)
+    ]
     shard.batch(112, returned=back(fired, "HTTP 500"))
     assert shard.state.next_due_ms == 312
     fired = shard.batch(312)
@@ -67,8 +73,14 @@ def test_an_entry_comes_back_after_each_wait_until_its_attempts_are_used_up() ->
         ("a", 3, "HTTP 503", "HTTP 502")
     ]
     assert dead[0]["failed_at_ms"] == 11
+    assert (dead[0]["deliver_at_ms"], dead[0]["held_ms"]) == (10, None)
     assert dead[0]["dead_reason"] == "after 3 attempts"
-    assert (shard.state.pending, shard.count("fired"), shard.count("retried"), shard.count("dead")) == (0, 3, 3, 1)
+    assert (shard.state.pending, shard.count("fired"), shard.count("retried"), shard.count("dead")) == (
+        0,
+        3,
+        3,
+        1,
+    )
 
 
 def test_the_requested_time_stays_and_the_due_time_is_not_late_by_the_wait_alone() -> None:
@@ -161,7 +173,11 @@ def test_an_occurrence_comes_back_beside_its_series() -> None:
     row = schedule(1, 10, "s", level_error_ms=0, occurrence=4)
     fired = shard.batch(10, row)
     shard.batch(11, schedule(1, 70_000, "s", occurrence=4), returned=back(fired))
-    assert shard.state.entries()["schedule_id"].to_pylist() in (["s\x0010"], ["s", "s\x0010"], ["s\x0010", "s"])
+    assert shard.state.entries()["schedule_id"].to_pylist() in (
+        ["s\x0010"],
+        ["s", "s\x0010"],
+        ["s\x0010", "s"],
+    )
     assert outer_id(shard.batch(111).fired["schedule_id"]).to_pylist() == ["s"]
 
 

@@ -214,3 +214,17 @@ def dead_letters_fault(
     elif destinations[pattern].comes_back:
         rule = "a destination without retries"
         yield fault_at(*location, what="dead letters would come back themselves", value=name, rule=rule)
+
+
+def dead_letters_of(destinations: Mapping[str, Any], of_job: str | None) -> dict[str, tuple[str, str]]:
+    """The destinations of dead letters: of each the setting that names it, and the pattern that matches it."""
+    found = {
+        sink.retries.dead_letters: f"destinations.{name}.retries.dead_letters"
+        for name, sink in destinations.items()
+        if sink.comes_back and sink.retries is not None and sink.retries.dead_letters is not None
+    }
+    if of_job is not None:
+        found[of_job] = "dead_letters"
+    allowed = AllowList(destinations)
+    patterns = {name: allowed.first(name) for name in found}
+    return {name: (found[name], pattern) for name, pattern in patterns.items() if pattern is not None}

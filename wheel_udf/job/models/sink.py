@@ -67,7 +67,8 @@ def _tables_are_not_tried_again(
         at = "retries" if retries is not None else "on_undeliverable"
         rule = "of webhooks, databases, topics and sinks of your own"
         hint = "a batch that cannot write a table is repeated as a whole, so each row is there once"
-        yield fault_at(at, what="tables and files are not tried again", rule=rule, hint=hint)
+        value = None if retries is not None else on_undeliverable
+        yield fault_at(at, what="tables and files are not tried again", value=value, rule=rule, hint=hint)
 
 
 class _Creating(_Sink):
