@@ -36,6 +36,16 @@ def returned_taken(path: str, *, planned: bool = False) -> int:
     return max((int(each.get("returned", 0)) for each in offsets if isinstance(each, dict)), default=0)
 
 
+def returned_waiting(path: str) -> int:
+    """The number of files that no committed batch of a query has taken."""
+    names = open_folder(path).names(_FOLDER)
+    numbers = [int(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+    if not numbers:
+        return 0
+    taken = returned_taken(path)
+    return sum(number >= taken for number in numbers)
+
+
 class ReturnedFiles:
     """The files of one checkpoint.
 
@@ -97,10 +107,12 @@ class ReturnedFiles:
             self._files.remove(f"{_FOLDER}/{self.next}.json")
             self.repeated = None
 
-    def forget(self, taken: int) -> None:
-        """Removes the files before a number, which committed batches have taken."""
-        self._files.remove_files(_FOLDER, [f"{number}.json" for number in range(self.taken, taken)])
-        self.taken = max(self.taken, taken)
+    def forget(self) -> range:
+        """Removes the files that committed batches have taken; returns their numbers."""
+        gone = range(self.taken, max(self.taken, returned_taken(self._path)))
+        self._files.remove_files(_FOLDER, [f"{number}.json" for number in gone])
+        self.taken = gone.stop
+        return gone
 
     def _read(self, number: int) -> Returned | None:
         name = f"{_FOLDER}/{number}.json"

@@ -11,7 +11,6 @@ and writes the file anew. The shards decide when an entry is tried again (:mod:`
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -33,7 +32,8 @@ from wheel_udf.stream.sharding import shard_of_id
 
 _OF_REFUSAL = {"is_final": True, "is_tried": True}
 
-_log = logging.getLogger(__name__)
+_KEPT = 16
+"""After so many files those are removed that the shards have taken."""
 
 
 class ReturnedRows:
@@ -92,6 +92,9 @@ class ReturnedRows:
         if table.num_rows:
             returned = Returned(batch_id, _by_shard(table))
             self._post(self._files.keep(returned), returned)
+            if self._files.next - self._files.taken > _KEPT:
+                for number in self._files.forget():
+                    self._board.remove(RETURNED, f"{self.query_id}/{number}")
         else:
             self._files.drop_repeated()
         self._note(names, rows_to, table)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.checkpoint.identity import Identity, identity_of
 from wheel_udf.checkpoint.lease import Lease, holding
+from wheel_udf.checkpoint.returned_files import returned_waiting
 from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_batch
 from wheel_udf.common.errors import TransferError
 from wheel_udf.control.source import is_clock_offset
@@ -47,7 +48,7 @@ def at_rest(work: PendingWork) -> Iterator[tuple[Identity, Callable[[], None]]]:
         CheckpointError: There is no checkpoint, or it is damaged.
         GeometryChangedError: It is of another format.
         LeaseError: The job runs.
-        TransferError: A planned batch is not committed, or no batch was.
+        TransferError: A planned batch is not committed, or no batch was; or acts, or entries that come back, wait.
     """
     parts = parts_of(work)
     identities = [identity_of(part) for part in parts]
@@ -60,6 +61,13 @@ def at_rest(work: PendingWork) -> Iterator[tuple[Identity, Callable[[], None]]]:
                 "acts were recorded that the job has not taken yet",
                 field=work.query,
                 value=f"{waiting} acts",
+                hint=FINISH,
+            )
+        if waiting := returned_waiting(work.query):
+            raise TransferError(
+                "entries come back that could not be delivered, and the job has not taken them yet",
+                field=work.query,
+                value=f"of {waiting} batches",
                 hint=FINISH,
             )
         yield identities[-1], require_leases
