@@ -16,7 +16,7 @@ from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import SimulatedClock
 from wheel_udf.delivery import query
 from wheel_udf.delivery.query import deliver
-from wheel_udf.policies.rates import Rate, Rates
+from wheel_udf.policies.rates import NO_RATES, Rate, Rates
 from wheel_udf.policies.retries import Retries, Retry
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.stream.schedule_operator import schedule
@@ -45,8 +45,8 @@ class World:
         add_files(self.folder / "in", *batches)
 
     def run(
-        self, *instants_s: int, retry: Retry = EVERY_10_S, rates: Rates = Rates(), **settings: Any
-    ) -> None:  # noqa: B008
+        self, *instants_s: int, retry: Retry = EVERY_10_S, rates: Rates = NO_RATES, **settings: Any
+    ) -> None:
         clock = SimulatedClock(instants_ms=tuple(map(at_ms, instants_s)))
         frame = schedule(
             read_files(self.spark, self.folder / "in"),
