@@ -51,7 +51,6 @@ class Shape:
         looked_up_by: Columns with statistics in tables.
         may_be_null: Columns that may be null.
         headers: Headers of a Kafka record: name of the header, column, how the column is written.
-        together: Columns that may be null, in groups: of a group all are null, or none is.
         optional: Columns that a table may lack.
     """
 
@@ -62,7 +61,6 @@ class Shape:
     may_be_null: frozenset[str]
     headers: tuple[tuple[str, str, HeaderForm], ...]
     optional: frozenset[str] = frozenset()
-    together: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def of(cls, *kinds: str) -> Self:
@@ -76,9 +74,6 @@ class Shape:
             may_be_null=frozenset(name for part in parts for name in part.get("may_be_null", ())),
             headers=tuple((name, *how) for part in parts for name, how in part["headers"].items()),
             optional=frozenset(name for part in parts for name in part.get("optional", ())),
-            together=tuple(
-                tuple(part["may_be_null"]) for part in parts if "optional" in part and "may_be_null" in part
-            ),
         )
 
 

@@ -81,17 +81,15 @@ def delivery_headers(shape: Shape = FIRED) -> Column:
     sure = [each for each in shape.headers if each[1] not in shape.may_be_null]
     named = F.array(*(_header(name, _written(column, form)) for name, column, form in sure))
     unsure = [each for each in shape.headers if each[1] in shape.may_be_null]
-    joint = {name for group in shape.together for name in group}
-    groups = [[each] for each in unsure if each[1] not in joint]
-    groups += [[each for each in unsure if each[1] in group] for group in shape.together]
-    groups.append([(_SOURCE_HEADER, SOURCE, "text")])
-    # One array for each group: an expression that held another twice would double with each group.
-    parts = [named]
-    for group in groups:
-        more = F.array(*(_header(name, _written(column, form)) for name, column, form in group))
-        parts.append(F.when(F.col(group[0][1]).isNull(), _no_headers()).otherwise(more))
+    # An array for each header: an expression that held another one twice would double with each header.
+    parts = [
+        F.when(F.col(column).isNull(), _no_headers()).otherwise(
+            F.array(_header(name, _written(column, form)))
+        )
+        for name, column, form in (*unsure, (_SOURCE_HEADER, SOURCE, "text"))
+    ]
     own = F.when(F.col("headers").isNull(), _no_headers()).otherwise(_own_headers())
-    return F.concat(own, *parts)
+    return F.concat(own, named, *parts)
 
 
 def _own_headers() -> Column:

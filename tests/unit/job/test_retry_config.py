@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.job.configs import faults_of, written
-from wheel_udf.job import compose
 from wheel_udf.job.loader import load
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.models.service import dead_letters_of
+from wheel_udf.job.models.service import dead_letters_of, retries_of
 
 REST = """
 clock: {kind: processing}
@@ -127,6 +126,6 @@ destinations:
         "t_dead": ("destinations.a.retries.dead_letters", "*"),
         "dead": ("dead_letters", "*"),
     }
-    retries = compose.retries_of(config.destinations, config.dead_letters)
+    retries = retries_of(config.destinations, config.dead_letters)
     found = {name: retry and retry.dead_letters for name in "abc" for retry in [retries.of(name)]}
     assert found == {"a": "t_dead", "b": "dead", "c": None}
