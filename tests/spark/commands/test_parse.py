@@ -117,7 +117,7 @@ def test_a_bad_row_beside_good_ones_is_rejected_alone_and_keeps_its_record(spark
     assert [good[name] for name in ("error_message", "record", "source")] == [None] * 3
     assert tuple(bad) == (
         *("b", 0, NOON_MS, False, NOON_MS, NOON_MS, "orders", b"k", b"v", None, None, "bad_op"),
-        "not an operation: op = 'DELETE'; rule: SCHEDULE, REPLACE, CANCEL or FIRE_NOW",
+        "not an operation: op = 'DELETE'; rule: SCHEDULE, REPLACE, CANCEL, FIRE_NOW, or RETRY beside attempt",
         bad.record,
         "f#2",
     )
@@ -166,7 +166,7 @@ def test_a_frame_without_an_id_is_refused_with_what_was_found_and_what_was_expec
     assert str(caught.value) == (
         "the commands have no column schedule_id: columns found = 'key, value'; rule: columns expected: schedule_id, "
         "and as needed op, seq, deliver_at, delay, event_time, destination, key, value, headers, max_lateness, "
-        "spread, repeat, time_zone, starts_at, until, count, on_missed, on_gap, on_fold, source_coordinates; hint: rename the column that holds the id"
+        "spread, repeat, time_zone, starts_at, until, count, on_missed, on_gap, on_fold, attempt, occurrence, amend, first_amend, failed_at, first_error, error, source_coordinates; hint: rename the column that holds the id"
     )
 
 
@@ -1013,7 +1013,9 @@ def test_values_in_messages_are_cut_and_valid(spark: SparkSession) -> None:
     row = from_sql(spark, "'a' AS schedule_id, concat(CAST(X'FF' AS string), repeat('é', 200)) AS op")
 
     assert row.error_message == (
-        "not an operation: op = '\ufffd" + "é" * 99 + "'; rule: SCHEDULE, REPLACE, CANCEL or FIRE_NOW"
+        "not an operation: op = '\ufffd"
+        + "é" * 99
+        + "'; rule: SCHEDULE, REPLACE, CANCEL, FIRE_NOW, or RETRY beside attempt"
     )
 
 
