@@ -28,7 +28,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Server]:
 @pytest.fixture
 def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     """The session, with the settings of the server."""
-    from wheel_udf.spark.jvm import hadoop_configuration
+    from wheel_udf.spark.jvm import hadoop_configuration, java_class
 
     if not jars.jar_files("s3"):
         pytest.fail("no jars for S3: python -m wheel_udf.spark.jars s3")
@@ -36,6 +36,9 @@ def s3_spark(spark: SparkSession, s3: server.Server) -> Iterator[SparkSession]:
     configuration = hadoop_configuration(spark)
     for key, value in s3.settings.items():
         configuration.set(key, value)
+    # Hadoop keeps a file system open under its name, maybe one that was opened without these settings.
+    bucket = java_class(spark, "java.net.URI").create("s3a://bucket")
+    java_class(spark, "org.apache.hadoop.fs.FileSystem").get(bucket, configuration).close()
     with sparks_file_manager(spark):
         yield spark
     for key in s3.settings:

@@ -227,7 +227,15 @@ def _series_of(there: DataFrame, unread: DataFrame) -> DataFrame:
         return there.sparkSession.createDataFrame([], STORE_SCHEMA)
     known = changed_by(there.where("repeat IS NOT NULL"), unread.where(F.col("act") == ACTED))
     is_new = (F.col("act") == COMMAND) & F.col("repeat").isNotNull() & F.col("reject").isNull()
-    new = unread.where(is_new).select(*COMMAND_SCHEMA.names)
+    # The store has no columns of entries that are held back.
+    new = unread.where(is_new).select(
+        *(
+            (F.col(each.name) if each.name in unread.columns else F.lit(None).cast(each.dataType)).alias(
+                each.name
+            )
+            for each in from_arrow_schema(COMMAND_SCHEMA)
+        )
+    )
     begun = new.mapInArrow(_begun, from_arrow_schema(ENTRY_SCHEMA))
     return _as_stored(known.unionByName(begun))
 

@@ -381,9 +381,11 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
 def _retry_columns(leaves: Column) -> list[Column]:
     """What rows have more if entries may come back."""
     is_row = F.col("kind") != "status"
+    has_amend = leaves | (F.col("kind") == "dead")  # of other rows DETAIL is something else
+    first_amend = F.when(has_amend, F.coalesce(F.col(DETAIL).cast("int"), F.lit(0)))
     returning = {
         "amend": F.col("amend"),
-        "first_amend": F.coalesce(F.col(DETAIL).cast("int"), F.lit(0)),
+        "first_amend": first_amend,
         **{
             name: null_if_absent(name)
             for name in ("deliver_at_ms", "level_error_ms", "max_lateness_ms", "failed_at_ms")
@@ -394,7 +396,7 @@ def _retry_columns(leaves: Column) -> list[Column]:
     return [
         null_if_absent("attempt").alias("attempt"),
         F.when(is_row, F.col("amend")).alias("amend"),
-        F.when(is_row, F.coalesce(F.col(DETAIL).cast("int"), F.lit(0))).alias("first_amend"),
+        first_amend.alias("first_amend"),
         F.timestamp_millis(null_if_absent("failed_at_ms")).alias("failed_at"),
         *(F.col(name) for name in ("first_error", "last_error", "origin")),
         F.col("dead_reason").alias("reason"),

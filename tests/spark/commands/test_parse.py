@@ -912,8 +912,8 @@ def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
                 rows.append(command(**BREAKS[second] | fault))
     found = parsed(spark, rows, contract)
 
-    of_series = list(TEXTS).index("two_starts")
-    assert list(BREAKS) == list(TEXTS)[:of_series], "those of series: tests/spark/stream/test_series.py"
+    of_retries = list(TEXTS).index("bad_attempt")
+    assert list(BREAKS) == list(TEXTS)[:of_retries], "those of series: tests/spark/stream/test_series.py"
     assert [
         (first, second, row.error_code) for (first, second, _), row in zip(expected, found, strict=True)
     ] == expected
