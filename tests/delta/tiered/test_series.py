@@ -39,6 +39,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return World(spark, tmp_path)
 
 
+@pytest.mark.sentinel
 def test_a_series_waits_in_the_state_and_goes_on_long_after_its_row_has_left_the_store(world: World) -> None:
     world.say([series("a", "every 100 seconds", 0), series("far", "every 3000 seconds", 0)])
     world.tiered(until_s=450)

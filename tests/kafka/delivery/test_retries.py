@@ -123,6 +123,7 @@ def world(spark: SparkSession, kafka: KafkaWorld, tmp_path: Path) -> Iterator[Wo
     kafka_admin.close_all()
 
 
+@pytest.mark.sentinel
 def test_what_a_consumer_gives_back_is_tried_again_and_ends_in_a_topic(world: World) -> None:
     world.schedule("a", 5, headers={"trace": "t", "__connect.errors.topic": "before"}, key="k")
     world.schedule("b", 5)
