@@ -23,7 +23,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -53,6 +53,9 @@ from wheel_udf.transfer.manifest import Manifest, read_manifest
 from wheel_udf.transfer.ranks import amend_of, op_of, rank_of
 from wheel_udf.transfer.seeds import seeds_of
 from wheel_udf.wheel.known import IN_STORE
+
+_MAY_BE_STORED: Final = "repeat IS NULL AND held_ms IS NULL AND attempt IS NULL"
+"""SQL of the entries that can wait in a store: no series, and none that is held back."""
 
 
 def import_tiered(
@@ -122,7 +125,7 @@ def _begin(
     on_step("acts", 2, 4)
     begin_checkpoint(manifest, folder, f"{checkpoint}/wheel", name, wheel_settings(what))
     on_step("state", 3, 4)
-    is_far = (F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")) & F.col("repeat").isNull()
+    is_far = (F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")) & F.expr(_MAY_BE_STORED)
     far = entries.where(is_far)
     if manifest.mode == "direct":
         memory = memory.unionByName(_known(far, manifest.clock_ms))
@@ -153,7 +156,7 @@ def _rows(store: SlotStore, entries: DataFrame, memory: DataFrame, cursor_ms: in
     """The rows of the store: entries in their places, and marks of what is remembered."""
     nothing = F.lit(None)
     texts = {name: nothing.cast("string") for name in ("error_code", "error_message", "record")}
-    commands = entries.where("repeat IS NULL").withColumns(
+    commands = entries.where(_MAY_BE_STORED).withColumns(
         {
             "op": F.lit(SCHEDULE).cast("byte"),
             "seq_given": F.lit(True),

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.common.errors import TransferError
 from wheel_udf.pending.entries import PendingWork
@@ -167,7 +168,17 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
 
 def _entries(rows: DataFrame) -> DataFrame:
     amend = F.coalesce("amend", F.lit(0)).cast("int").alias("amend")
-    return rows.select(*(amend if name == "amend" else F.col(name) for name in ENTRY_SCHEMA.names))
+    # A store has no entries that are held back.
+    return rows.select(
+        *(
+            amend
+            if each.name == "amend"
+            else (F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)).alias(
+                each.name
+            )
+            for each in from_arrow_schema(ENTRY_SCHEMA)
+        )
+    )
 
 
 def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:
