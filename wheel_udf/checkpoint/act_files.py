@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wheel_udf.checkpoint.spark_logs import committed_offsets, planned_offsets
+from wheel_udf.checkpoint.spark_logs import counted_in_offsets
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
 from wheel_udf.spark.folder import Folder
@@ -35,8 +35,7 @@ _ROWS_IN: Final = "folder"
 
 def acts_taken(path: str, *, planned: bool = False) -> int:
     """The number of acts that a query's last committed (or last planned) batch and those before it have taken."""
-    offsets = (planned_offsets if planned else committed_offsets)(path) or []
-    return max((int(offset.get("acts", 0)) for offset in offsets if isinstance(offset, dict)), default=0)
+    return counted_in_offsets(path, "acts", planned=planned)
 
 
 def acts_made(path: str) -> int:

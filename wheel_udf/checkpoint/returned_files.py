@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wheel_udf.checkpoint.spark_logs import committed_offsets, last_committed, planned_offsets
+from wheel_udf.checkpoint.spark_logs import counted_in_offsets, last_committed
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+from wheel_udf.spark.folder import Folder
 
 _FOLDER: Final = "returned"
 
@@ -32,14 +33,17 @@ class Returned:
 
 def returned_taken(path: str, *, planned: bool = False) -> int:
     """The number of files that a query's last committed (or last planned) batch and those before it have taken."""
-    offsets = (planned_offsets if planned else committed_offsets)(path) or []
-    return max((int(each.get("returned", 0)) for each in offsets if isinstance(each, dict)), default=0)
+    return counted_in_offsets(path, "returned", planned=planned)
+
+
+def _numbers(files: Folder) -> list[int]:
+    names = files.names(_FOLDER)
+    return sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
 
 
 def returned_waiting(path: str) -> int:
     """The number of files that no committed batch of a query has taken."""
-    names = open_folder(path).names(_FOLDER)
-    numbers = [int(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+    numbers = _numbers(open_folder(path))
     if not numbers:
         return 0
     taken = returned_taken(path)
@@ -70,11 +74,10 @@ class ReturnedFiles:
         Raises:
             CheckpointError: A planned batch has taken a file that is not there, or one is damaged.
         """
-        names = self._files.names(_FOLDER)
-        numbers = sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
+        numbers, planned = _numbers(self._files), returned_taken(self._path, planned=True)
         self.taken = self.next = returned_taken(self._path)
         found: dict[int, Returned] = {}
-        if not numbers and self.taken == returned_taken(self._path, planned=True):
+        if not numbers and self.taken == planned:
             return found
         committed = last_committed(self._path)
         while (each := self._read(self.next)) is not None:
@@ -83,7 +86,6 @@ class ReturnedFiles:
                 break
             found[self.next] = each
             self.next += 1
-        planned = returned_taken(self._path, planned=True)
         if self.next < planned:
             raise CheckpointError(
                 "what a batch could not deliver is missing, and the planned batch has taken it",

@@ -92,6 +92,18 @@ def _offsets_after(path: str, batch_id: int | None) -> list[Any] | None:
     return offsets
 
 
+def counted_in_offsets(path: str, member: str, *, planned: bool = False) -> int:
+    """A number in the offsets of a query's last committed (or last planned) batch; 0 before there is one."""
+    offsets = (planned_offsets if planned else committed_offsets)(path) or []
+    return max((int(each.get(member, 0)) for each in offsets if isinstance(each, dict)), default=0)
+
+
+def query_id(path: str) -> str | None:
+    """The id of a query; None before its first start."""
+    metadata = parsed_json(open_folder(path).read("metadata") or b"")
+    return metadata.get("id") if isinstance(metadata, dict) else None
+
+
 def offsets_of_batch(path: str, batch_id: int) -> list[Any] | None:
     """Where the sources stand after a planned batch, as JSON values; None if it is not on record."""
     plan = plan_of(open_folder(path), batch_id)

@@ -17,9 +17,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from wheel_udf.control.board import ACTS, BREAKERS, RETURNED, SENDERS, Sending, ShardBoard
+from wheel_udf.control.board import ACTS, BREAKERS, RETURNED, SENDERS, ActRows, Sending, ShardBoard, Topic
 from wheel_udf.control.pace import Offset, Reports
 from wheel_udf.control.reports import query_of, sender_calls
 from wheel_udf.control.shares import shares_of
@@ -45,11 +45,12 @@ class Contributor(ABC):
 
 
 @dataclass
-class Acts(Contributor):
-    """The acts on the entries of the query. One moves a simulated clock no further, so it is added to the same time.
+class _Posted(Contributor):
+    """Adds what somebody posts for the query, numbered: to the offset how many, to the ticks the texts of their shards.
+    What is posted moves a simulated clock no further, so it is added to the same time.
 
     Attributes:
-        board: Where the courier posts them.
+        board: Where it is posted.
         run: The run of the clock source.
         frame: The operator's frame.
     """
@@ -58,13 +59,52 @@ class Acts(Contributor):
     run: str
     frame: str
 
+    TOPIC: ClassVar[Topic[ActRows]]
+    """The topic; its name is that of the member of the offset, too."""
+
+    WHICH: ClassVar[str]
+    """What a post is called in an error, with its ``number`` and ``query``."""
+
+    def _query(self, start: Offset) -> str | None:
+        found: str | None = start.get("query") or query_of(self.board, self.run, self.frame)
+        return found
+
+    def _with_posted(self, start: Offset, offer: Offset) -> Offset:
+        """The offer with the number posted, and the query."""
+        query, name = self._query(start), self.TOPIC.name
+        posted = start.get(name, 0)
+        while query is not None and self.board.has(self.TOPIC, f"{query}/{posted}"):
+            posted += 1
+        return {**offer, "query": query, name: posted} if posted else offer
+
+    def _texts(self, start: Offset, end: Offset, shards: int) -> list[tuple[str, ...]]:
+        """What was posted between two offsets, by shard.
+
+        Raises:
+            FileNotFoundError: Some of it is not on the board.
+        """
+        name = self.TOPIC.name
+        found: list[list[str]] = [[] for _ in range(shards)]
+        for number in range(start.get(name, 0), end.get(name, 0)):
+            posted = self.board.get(self.TOPIC, f"{end['query']}/{number}")
+            if posted is None:
+                which = self.WHICH.format(number=number, query=end["query"])
+                raise FileNotFoundError(f"{which} is not on the board")
+            for shard, text in posted.by_shard.items():
+                found[int(shard)].append(text)
+        return [tuple(texts) for texts in found]
+
+
+@dataclass
+class Acts(_Posted):
+    """The acts on the entries of the query, which the courier posts."""
+
+    TOPIC: ClassVar[Topic[ActRows]] = ACTS
+    WHICH: ClassVar[str] = "act {number} of query {query}"
+
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:  # noqa: ARG002  # of the protocol
         """As :meth:`Contributor.added`: the number of posted acts, and the query."""
-        query = start.get("query") or query_of(self.board, self.run, self.frame)
-        posted = start.get("acts", 0)
-        while query is not None and self.board.has(ACTS, f"{query}/{posted}"):
-            posted += 1
-        return {**offer, "query": query, "acts": posted} if posted else offer
+        return self._with_posted(start, offer)
 
     def fields(self, start: Offset, end: Offset, shards: int) -> Sequence[Fields]:
         """As :meth:`Contributor.fields`.
@@ -72,14 +112,7 @@ class Acts(Contributor):
         Raises:
             FileNotFoundError: An act is not on the board.
         """
-        found: list[list[str]] = [[] for _ in range(shards)]
-        for number in range(start.get("acts", 0), end.get("acts", 0)):
-            act = self.board.get(ACTS, f"{end['query']}/{number}")
-            if act is None:
-                raise FileNotFoundError(f"act {number} of query {end['query']} is not on the board")
-            for shard, rows in act.by_shard.items():
-                found[int(shard)].append(rows)
-        return [{"acts": tuple(rows)} for rows in found]
+        return [{"acts": texts} for texts in self._texts(start, end, shards)]
 
 
 @dataclass
@@ -112,31 +145,18 @@ class Sender(Contributor):
 
 
 @dataclass
-class Returns(Contributor):
-    """The entries that come back because they could not be delivered, and the destinations that rest. An entry that
-    comes back is a reason for a batch; it moves a simulated clock no further.
-
-    Attributes:
-        board: Where the delivery posts them.
-        run: The run of the clock source.
-        frame: The operator's frame.
+class Returns(_Posted):
+    """The entries that come back because they could not be delivered, which the delivery posts, and the destinations
+    that rest. An entry that comes back is a reason for a batch.
     """
 
-    board: ShardBoard
-    run: str
-    frame: str
+    TOPIC: ClassVar[Topic[ActRows]] = RETURNED
+    WHICH: ClassVar[str] = "what comes back ({number} of query {query})"
 
     def added(self, start: Offset, offer: Offset, reports: Reports) -> Offset:  # noqa: ARG002  # of the protocol
         """As :meth:`Contributor.added`: the number of posted files, the query, and what rests."""
-        query = start.get("query") or query_of(self.board, self.run, self.frame)
-        if query is None:
-            return offer
-        posted = start.get("returned", 0)
-        while self.board.has(RETURNED, f"{query}/{posted}"):
-            posted += 1
-        if posted:
-            offer = {**offer, "query": query, "returned": posted}
-        if offer == start:
+        offer, query = self._with_posted(start, offer), self._query(start)
+        if query is None or offer == start:
             return offer
         resting = self.board.get(BREAKERS, query)
         others = {name: value for name, value in offer.items() if name != "closed"}
@@ -148,17 +168,8 @@ class Returns(Contributor):
         Raises:
             FileNotFoundError: What comes back is not on the board.
         """
-        found: list[list[str]] = [[] for _ in range(shards)]
-        for number in range(start.get("returned", 0), end.get("returned", 0)):
-            rows = self.board.get(RETURNED, f"{end['query']}/{number}")
-            if rows is None:
-                raise FileNotFoundError(
-                    f"what comes back ({number} of query {end['query']}) is not on the board"
-                )
-            for shard, text in rows.by_shard.items():
-                found[int(shard)].append(text)
         closed = tuple(end.get("closed", {}).items())
-        return [{"returned": tuple(rows), "closed": closed} for rows in found]
+        return [{"returned": texts, "closed": closed} for texts in self._texts(start, end, shards)]
 
 
 @dataclass

@@ -16,9 +16,10 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from wheel_udf.checkpoint.act_files import acts_taken, read_act, require_acts
+from wheel_udf.checkpoint.spark_logs import query_id
 from wheel_udf.common.errors import WheelError
 from wheel_udf.control.board import ACTS, FRAMES, ActRows, Link, ShardBoard
-from wheel_udf.spark.files import local_folder, open_folder, parsed_json
+from wheel_udf.spark.files import local_folder, open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -52,14 +53,14 @@ class ActCourier:
         Raises:
             CheckpointError: A file of an act is damaged or missing.
         """
-        metadata = parsed_json(self._files.read("metadata") or b"")
-        if not isinstance(metadata, dict) or "id" not in metadata:
+        query = query_id(self._checkpoint)
+        if query is None:
             return  # the first start: nothing is pending
         require_acts(self._checkpoint)
         self._taken = self._next = acts_taken(self._checkpoint)
-        self.carry(metadata["id"])
+        self.carry(query)
         if self._frame:
-            self._board.put(FRAMES, self._frame, Link(metadata["id"]))
+            self._board.put(FRAMES, self._frame, Link(query))
 
     def follow(self, query: StreamingQuery) -> None:
         """Posts further acts as long as a query runs, from a thread. Returns at once."""
@@ -67,9 +68,9 @@ class ActCourier:
 
     def _follow(self, query: StreamingQuery) -> None:
         try:
-            query_id = str(query.id)
+            running = str(query.id)
             while not query.awaitTermination(self._every_s):
-                self.carry(query_id)
+                self.carry(running)
         except WheelError as fault:
             _log.error("acts are no longer taken until the next start: %s", fault)  # it is one sentence
         except Exception as fault:  # noqa: BLE001  # awaitTermination elsewhere reports the query's error

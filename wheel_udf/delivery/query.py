@@ -179,9 +179,7 @@ class _Delivery:
             self.require_lease()  # the rows were made meanwhile, which is most of the time of a batch
             not_sent = [] if self.punctual is None else self.punctual.hand_over(frame, statuses, batch_id)
             if self.returns is not None and statuses:
-                self.returns.clock_ms = max(row.clock_ms for row in statuses)
-                self.returns.query_id = statuses[0].query_id
-                self.returns.returned = 0
+                self.returns.begin(statuses[0].query_id, max(row.clock_ms for row in statuses))
             undeliverable = self._write_rows(frame, statuses, batch_id, not_sent)
             undeliverable += self._write_dead_letters(frame, statuses, batch_id)
         finally:

@@ -20,13 +20,14 @@ from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.returned_files import Returned, ReturnedFiles
+from wheel_udf.checkpoint.spark_logs import query_id
 from wheel_udf.common.command_facts import LONGEST_ERROR
 from wheel_udf.control.board import BREAKERS, FRAMES, RETURNED, ActRows, Link, Resting, ShardBoard
 from wheel_udf.policies.retries import RETURNED_SCHEMA, Retries
 from wheel_udf.shard.arrow_text import table_to_text
 from wheel_udf.sinks.breaker import Breakers
 from wheel_udf.sinks.destinations import LeftOut
-from wheel_udf.spark.files import open_folder, parsed_json
+from wheel_udf.spark.frames import filled
 from wheel_udf.stream.outputs import RETURNING
 from wheel_udf.stream.sharding import shard_of_id
 
@@ -48,8 +49,8 @@ class ReturnedRows:
 
     Attributes:
         breakers: The breakers of these destinations.
-        clock_ms: The clock of the batch; set before it is written.
-        query_id: The query; likewise.
+        clock_ms: The clock of the last batch.
+        query_id: The query.
         returned: How many rows of the last batch come back.
     """
 
@@ -66,10 +67,10 @@ class ReturnedRows:
         Raises:
             CheckpointError: A file is damaged or missing.
         """
-        metadata = parsed_json(open_folder(self._checkpoint).read("metadata") or b"")
-        if not isinstance(metadata, dict) or "id" not in metadata:
+        query = query_id(self._checkpoint)
+        if query is None:
             return  # the first start
-        self.query_id = metadata["id"]
+        self.query_id = query
         # What an earlier run in this process has posted may be of a batch that is repeated.
         self._board.remove(RETURNED, self.query_id)
         self._board.remove(BREAKERS, self.query_id)
@@ -77,6 +78,10 @@ class ReturnedRows:
             self._post(number, each)
         if self._frame:
             self._board.put(FRAMES, self._frame, Link(self.query_id))
+
+    def begin(self, query_id: str, clock_ms: int) -> None:
+        """Begins a batch."""
+        self.query_id, self.clock_ms, self.returned = query_id, clock_ms, 0
 
     def takes(self, destination: str) -> bool:
         """Whether rows of this destination come back."""
@@ -165,16 +170,8 @@ def _as_returned(rows: DataFrame, part: int, shards: int) -> DataFrame:
         },
     }
     returning = rows.schema[RETURNING].dataType.names  # type: ignore[attr-defined]  # a struct
-    columns = []
-    for each in from_arrow_schema(pa.schema([("part", pa.int32()), ("shard", pa.int32()), *RETURNED_SCHEMA])):
-        if each.name in given:
-            column = given[each.name]
-        elif each.name in returning:
-            column = F.col(RETURNING)[each.name]
-        else:
-            column = F.col(each.name) if each.name in rows.columns else F.lit(None)
-        columns.append(column.cast(each.dataType).alias(each.name))
-    return rows.select(*columns)
+    schema = from_arrow_schema(pa.schema([("part", pa.int32()), ("shard", pa.int32()), *RETURNED_SCHEMA]))
+    return filled(rows, schema, {name: F.col(RETURNING)[name] for name in returning} | given)
 
 
 def _by_shard(table: pa.Table) -> dict[str, str]:

@@ -50,6 +50,7 @@ from wheel_udf.pending.acts_on_store import rows_not_taken
 from wheel_udf.pending.state import held
 from wheel_udf.policies.series import first_occurrences
 from wheel_udf.shard.rows import ACTED, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SCHEDULE, with_columns
+from wheel_udf.spark.frames import filled
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.intake import id_hash
 from wheel_udf.store.layout import NEAR, is_far_column
@@ -201,15 +202,8 @@ class _Now:
 
     def _come_back(self, entries: DataFrame) -> DataFrame:
         """The entries of the state that were released and could not be delivered, with the columns of some rows."""
-        given = {"level": F.lit(NEAR)}
         back = self._held.where("attempt IS NOT NULL AND repeat IS NULL")
-        columns = (
-            given.get(each.name, F.col(each.name) if each.name in back.columns else F.lit(None))
-            .cast(each.dataType)
-            .alias(each.name)
-            for each in entries.schema
-        )
-        return back.select(*columns)
+        return filled(back, entries.schema, {"level": F.lit(NEAR)})
 
 
 # ---- series --------------------------------------------------------------------------------------
@@ -228,14 +222,7 @@ def _series_of(there: DataFrame, unread: DataFrame) -> DataFrame:
     known = changed_by(there.where("repeat IS NOT NULL"), unread.where(F.col("act") == ACTED))
     is_new = (F.col("act") == COMMAND) & F.col("repeat").isNotNull() & F.col("reject").isNull()
     # The store has no columns of entries that are held back.
-    new = unread.where(is_new).select(
-        *(
-            (F.col(each.name) if each.name in unread.columns else F.lit(None).cast(each.dataType)).alias(
-                each.name
-            )
-            for each in from_arrow_schema(COMMAND_SCHEMA)
-        )
-    )
+    new = filled(unread.where(is_new), from_arrow_schema(COMMAND_SCHEMA))
     begun = new.mapInArrow(_begun, from_arrow_schema(ENTRY_SCHEMA))
     return _as_stored(known.unionByName(begun))
 
@@ -258,8 +245,7 @@ def _series_then(spark: SparkSession, checkpoint: str, as_of_ms: int, ids: Seque
 
 
 def _as_stored(series: DataFrame) -> DataFrame:
-    columns = {
-        **{name: F.col(name) for name in series.columns},
+    given = {
         "level": F.lit(NEAR),
         "slot": F.lit(0),
         "act": F.lit(COMMAND),
@@ -268,10 +254,7 @@ def _as_stored(series: DataFrame) -> DataFrame:
         "seq_given": F.lit(True),
         "arrived": F.lit(0),
     }
-    nothing = F.lit(None)
-    return series.select(
-        *(columns.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in STORE_SCHEMA)
-    )
+    return filled(series, STORE_SCHEMA, given)
 
 
 # ---- versions ------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import AllowList
+from wheel_udf.policies.by_destination import of_each
 from wheel_udf.policies.in_flight import HandOver
 from wheel_udf.policies.limits import share_of
 from wheel_udf.policies.sender_news import SenderNews
@@ -85,9 +85,7 @@ class Punctual:
 
     def mask(self, names: pa.ChunkedArray) -> Bools:
         """:meth:`serves` of many destinations, few of them distinct."""
-        distinct = pc.unique(names)
-        served = pa.array([self.serves(name) for name in distinct.to_pylist()], pa.bool_())
-        return np.asarray(served.take(pc.index_in(names, value_set=distinct).combine_chunks()), dtype=bool)
+        return np.asarray(of_each(names, self.serves, pa.bool_()), dtype=bool)
 
     def hand_over(
         self,

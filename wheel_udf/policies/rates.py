@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -33,8 +32,9 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.arrays import Bools, Int64s
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.names import AllowList
 from wheel_udf.common.rates import MOST_PER_S
+from wheel_udf.policies.by_destination import ByDestination, of_each
+from wheel_udf.policies.limits import share_of
 from wheel_udf.wheel.policies import Passed
 
 PROBE_AGAIN_MS: Final = 1_000
@@ -61,41 +61,15 @@ class Rate:
 
     def share(self, shard: int, shards: int) -> tuple[int, int]:
         """The part of a shard: microseconds for a token, tokens that are saved."""
-        return -int(-1_000_000 * shards // self.per_s), max(
-            1, self.burst // shards + (shard < self.burst % shards)
-        )
+        return -int(-1_000_000 * shards // self.per_s), max(1, share_of(self.burst, shard, shards))
 
 
-@dataclass(frozen=True)
-class Rates:
-    """The rates of a job, by name or pattern of the allow-list.
-
-    Attributes:
-        by_pattern: The rates.
-        among: All names and patterns of the allow-list, in their order: the first that matches a name counts.
-    """
-
-    by_pattern: Mapping[str, Rate] = field(default_factory=dict, hash=False)
-    among: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.by_pattern)
-
-    @cached_property
-    def _allowed(self) -> AllowList:
-        return AllowList(self.among or tuple(self.by_pattern))
-
-    def of(self, name: str) -> Rate | None:
-        """The rate of a destination."""
-        return self.by_pattern.get(self._allowed.first(name) or "")
+class Rates(ByDestination[Rate]):
+    """The rates of a job."""
 
     def mask(self, names: pa.ChunkedArray) -> Bools:
         """Which of many destinations, few of them distinct, have a rate."""
-        distinct = pc.unique(names)
-        found = pa.array(
-            [name is not None and self.of(name) is not None for name in distinct.to_pylist()], pa.bool_()
-        )
-        return np.asarray(found.take(pc.index_in(names, value_set=distinct).combine_chunks()), dtype=bool)
+        return np.asarray(of_each(names, lambda name: self.of(name) is not None, pa.bool_()), dtype=bool)
 
 
 NO_RATES: Final = Rates()

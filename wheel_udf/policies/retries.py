@@ -10,14 +10,14 @@ The entry comes back with an ``amend`` raised by one, so the order of versions d
 ``seq`` replaces it, a CANCEL of its ``seq`` ends it. Its requested time stays, and with it its fire id.
 
 An occurrence of a series comes back as an entry of its own, because the series waits for the next one: its id is that
-of the series, a NUL, and the nominal time (:func:`own_id`); :func:`outer_id` takes that off where it leaves.
+of the series, a NUL, and the nominal time (:func:`own_id`);
+:func:`wheel_udf.shard.rows.outer_id` takes that off where it leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +28,7 @@ from pandas.util import hash_array
 
 from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.errors import ConfigError, ConfigErrors
-from wheel_udf.common.names import AllowList
+from wheel_udf.policies.by_destination import ByDestination, of_each
 from wheel_udf.shard.rows import COMMAND_SCHEMA, ENTRY_SCHEMA, ID_JOINT, RETRY, SCHEDULE
 
 EXPONENTIAL, LINEAR, LIST = KINDS = ("exponential", "linear", "list")
@@ -141,28 +141,8 @@ class Retry:
         return np.asarray(np.ceil(wait_ms * part), np.int64)
 
 
-@dataclass(frozen=True)
-class Retries:
-    """Which destinations are tried again, by name or pattern of the allow-list.
-
-    Attributes:
-        by_pattern: How.
-        among: All names and patterns of the allow-list, in their order: the first that matches a name counts.
-    """
-
-    by_pattern: Mapping[str, Retry] = field(default_factory=dict, hash=False)
-    among: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.by_pattern)
-
-    @cached_property
-    def _allowed(self) -> AllowList:
-        return AllowList(self.among or tuple(self.by_pattern))
-
-    def of(self, name: str | None) -> Retry | None:
-        """How a destination is tried again; None if it is not."""
-        return None if name is None else self.by_pattern.get(self._allowed.first(name) or "")
+class Retries(ByDestination[Retry]):
+    """Which destinations are tried again, and how."""
 
     @staticmethod
     def from_json(found: Mapping[str, Any]) -> Retries:
@@ -173,9 +153,11 @@ class Retries:
 
     def dead_letters_of(self, names: pa.ChunkedArray) -> pa.Array:
         """Where the dead letters of some destinations go; null: to the rejects."""
-        distinct = pc.unique(names)
-        found = [retry.dead_letters if (retry := self.of(name)) else None for name in distinct.to_pylist()]
-        return pa.array(found, pa.string()).take(pc.index_in(names, value_set=distinct).combine_chunks())
+        return of_each(names, self._dead_letters_of, pa.string())
+
+    def _dead_letters_of(self, name: str | None) -> str | None:
+        retry = self.of(name)
+        return None if retry is None else retry.dead_letters
 
 
 NO_RETRIES: Final = Retries()
@@ -261,10 +243,3 @@ def own_id(rows: pa.Table) -> pa.ChunkedArray:
         return ids
     nominal = pc.subtract(rows["deliver_at_ms"], rows["level_error_ms"].fill_null(0)).cast(pa.string())
     return pc.if_else(is_new, pc.binary_join_element_wise(ids, nominal, ID_JOINT), ids)
-
-
-def outer_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The ids that the producer gave."""
-    if not len(ids) or not pc.any(pc.match_substring(ids, ID_JOINT)).as_py():
-        return ids
-    return pc.replace_substring_regex(ids, f"{ID_JOINT}.*", "")

@@ -6,7 +6,7 @@
     holdings at 10:00:00   by_level {1: 120, 2: 800}    due within 1 min: 120, and the part of 800 before 10:01:00: 80
 
 Cost: one small Arrow table, whatever the number of entries; the chunks stay closed. What is not in
-the directory, such as the entries by destination, :func:`counted_by` counts in a bounded *sample* of opened chunks.
+the directory, such as the entries by destination, is counted in a bounded :class:`Sample` of opened chunks.
 """
 
 from __future__ import annotations
@@ -99,31 +99,44 @@ def due_within(low_ms: _Numbers, high_ms: _Numbers, rows: _Numbers, clock_ms: in
     return dict(zip(HORIZONS_MS, counts, strict=True))
 
 
-def counted_by(chunks: Sequence[Chunk], *columns: str, having: str | None = None) -> list[dict[Any, int]]:
-    """Counts the entries of a shard by the values of each of some columns; nulls are not counted.
+@dataclass(frozen=True)
+class Sample:
+    """Some entries of a shard, for counts.
 
-    Up to 4 MB of chunks are read. If the shard has more, chunks are drawn at random (always the same for the same
-    chunks), and their counts are scaled to the number of entries. A chunk that is larger by itself is never drawn.
-
-    Args:
-        chunks: The chunks of the entries.
-        columns: The columns; their counts are returned in this order.
-        having: Only the entries with a value in this column are counted; None for all.
+    Attributes:
+        rows: The entries that were read.
+        total: How many entries the shard has.
     """
-    total, drawn, room = sum(chunk.rows for chunk in chunks), [], _SAMPLED_BYTES
-    for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
-        if chunks[number].size <= room:
-            room -= chunks[number].size
-            drawn.append(chunks[number])
-    rows = sum(chunk.rows for chunk in drawn)
-    if not rows:
-        return [{} for _ in columns]
-    read = columns if having is None else (*columns, having)
-    sample = pa.concat_tables([chunk.table(*read).select(read) for chunk in drawn])
-    if having is not None:
-        sample = sample.filter(sample[having].is_valid())
-    counts = [pc.value_counts(sample[name].drop_null()).to_pylist() for name in columns]
-    return [{pair["values"]: round(pair["counts"] * total / rows) for pair in pairs} for pairs in counts]
+
+    rows: pa.Table
+    total: int
+
+    @staticmethod
+    def of(chunks: Sequence[Chunk], *columns: str) -> Sample:
+        """Reads some columns of up to 4 MB of chunks.
+
+        If the shard has more, chunks are drawn at random (always the same for the same chunks). A chunk that is larger
+        by itself is never drawn.
+        """
+        total, drawn, room = sum(chunk.rows for chunk in chunks), list[Chunk](), _SAMPLED_BYTES
+        for number in np.random.default_rng(len(chunks)).permutation(len(chunks)).tolist():
+            if chunks[number].size <= room:
+                room -= chunks[number].size
+                drawn.append(chunks[number])
+        if not drawn:
+            return Sample(pa.table({name: pa.nulls(0) for name in columns}), total)
+        return Sample(pa.concat_tables([chunk.table(*columns).select(columns) for chunk in drawn]), total)
+
+    def counts(self, column: str, *, having: str | None = None) -> dict[Any, int]:
+        """Counts the entries of the shard by the values of a column; nulls are not counted.
+
+        Args:
+            column: The column.
+            having: Only the entries with a value in this column are counted; None for all.
+        """
+        rows = self.rows if having is None else self.rows.filter(self.rows[having].is_valid())
+        found = pc.value_counts(rows[column].drop_null()).to_pylist()
+        return {pair["values"]: round(pair["counts"] * self.total / self.rows.num_rows) for pair in found}
 
 
 def largest(counts: Mapping[str, int]) -> dict[str, int]:

@@ -117,6 +117,13 @@ ID_JOINT = "\x00"
 series. No id of a producer has it."""
 
 
+def outer_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The ids that producers gave: without what stands behind :data:`ID_JOINT`."""
+    if not len(ids) or not pc.any(pc.match_substring(ids, ID_JOINT)).as_py():
+        return ids
+    return pc.replace_substring_regex(ids, f"{ID_JOINT}.*", "")
+
+
 def asked_ms(entries: pa.Table) -> pa.ChunkedArray:
     """The requested due times, int64[n]; null without a due time."""
     due_ms = unheld_ms(entries)

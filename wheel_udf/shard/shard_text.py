@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from wheel_udf.shard.arrow_text import table_from_text, table_to_text
 from wheel_udf.shard.chunk_store import ChunkStore, Span
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL, Chunk
-from wheel_udf.shard.rows import ENTRY_SCHEMA, ID_JOINT, MEMORY_SCHEMA
+from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA, outer_id
 
 _ID = "schedule_id"
 
@@ -176,10 +176,5 @@ def _tables(chunks: Sequence[Chunk], ids: Collection[str] | None) -> list[pa.Tab
     if ids is None:
         return [chunk.table() for chunk in chunks]
     wanted = pa.array(ids, pa.string())
-    found = ((chunk, pc.is_in(_outer(chunk.table(_ID)[_ID]), value_set=wanted)) for chunk in chunks)
+    found = ((chunk, pc.is_in(outer_id(chunk.table(_ID)[_ID]), value_set=wanted)) for chunk in chunks)
     return [chunk.table().filter(is_wanted) for chunk, is_wanted in found if pc.any(is_wanted).as_py()]
-
-
-def _outer(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The ids that producers gave; those of the entries that a series has left behind begin with that of the series."""
-    return pc.replace_substring_regex(ids, f"{ID_JOINT}.*", "")

@@ -10,7 +10,7 @@ test holds this)::
       session  running  local_mode                                     the session
       fast_start  recorded_run                                         what makes its start fast
       java  jars  versions                                             Java, the jars, what a version of Spark lacks
-      stream_reader  queries                                           Python sources, queries that end with their input
+      stream_reader  queries  frames                                   Python sources, queries that end with their input
       worker_python  arrow_groups                                      Spark's Python workers, their rows as Arrow
       folder  files  hadoop_files  object_stores  places               folders on any file system
       failures  job_progress  interrupts                               errors in one sentence, progress, Ctrl-C

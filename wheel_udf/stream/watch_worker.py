@@ -25,7 +25,7 @@ from wheel_udf.purgatory.state import (
     named,
 )
 from wheel_udf.purgatory.step import WatchStep, advance
-from wheel_udf.shard.holdings import counted_by, largest
+from wheel_udf.shard.holdings import Sample, largest
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WatchStatus
 from wheel_udf.stream.worker import (
@@ -164,7 +164,7 @@ class WatchWorker(ShardWorker):
 
     def sample(self, state: WatchState) -> dict[str, Mapping[str, int]]:
         """As :meth:`ShardWorker.sample`."""
-        (by_destination,) = counted_by(state.open_chunks, "destination")
+        by_destination = Sample.of(state.open_chunks, "destination").counts("destination")
         return {"by_destination": largest(by_destination)}
 
 

@@ -22,13 +22,13 @@ from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete
 from wheel_udf.policies.limits import BOUNDS, Limits, code_of, reason
 from wheel_udf.policies.punctual import NOTED_PROPERTY, Punctual
 from wheel_udf.policies.rates import NO_RATES, Rates, Turnstile
-from wheel_udf.policies.retries import NO_RETRIES, RETURNED_SCHEMA, Retries, come_back, outer_id
+from wheel_udf.policies.retries import NO_RETRIES, RETURNED_SCHEMA, Retries, come_back
 from wheel_udf.policies.sender_news import SenderNews
 from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.policies.store_reports import StoreReports
-from wheel_udf.shard.holdings import counted_by, largest
-from wheel_udf.shard.rows import ACTED, CANCEL, COMMAND_SCHEMA, FAR, FIRE_NOW, RETRY, SCHEDULE
+from wheel_udf.shard.holdings import Sample, largest
+from wheel_udf.shard.rows import ACTED, CANCEL, COMMAND_SCHEMA, FAR, FIRE_NOW, RETRY, SCHEDULE, outer_id
 from wheel_udf.shard.state import ShardState
 from wheel_udf.stream.arrow_frame import as_frame
 from wheel_udf.stream.status_row import WheelStatus, codes_of, counts_of, largest_of
@@ -202,11 +202,13 @@ class WheelWorker(ShardWorker):
             state = state.counting(rejected=no_series.num_rows)
         if step.changed or rejects or holds or late or no_series is not None:
             group.update(row_of(state, self.shards, before))
-        status = self._status(shard, rows, commands, step, state, group, of_tick.num_rows, no_series)
+        dead_to = self.retries.dead_letters_of(step.dead["destination"])
+        received = rows.received + of_tick.num_rows - _reported(commands)
+        status = self._status(shard, rows, received, step, state, group, no_series, dead_to)
         if over is not None and self.punctual is not None:
             status = replace(status, **_sent(step, state, over))
         refused = [each for each in (no_series, self._refused(step)) if each is not None]
-        return self._output(step, [rows.rejected, *refused], self.posted(status))
+        return self._output(step, [rows.rejected, *refused], dead_to, self.posted(status))
 
     def _gate(self, shard: int, closed: Mapping[str, int]) -> Turnstile | None:
         """Which due entries may leave; None if all may."""
@@ -215,11 +217,11 @@ class WheelWorker(ShardWorker):
     def sample(self, state: ShardState) -> dict[str, Mapping[str, int]]:
         """As :meth:`ShardWorker.sample`."""
         chunks = (*state.entry_chunks, *state.in_flight_chunks)
-        by_destination, levels = counted_by(chunks, "destination", "delay_level_ms")
-        (held_by,) = counted_by(chunks, "destination", having="held_ms")
+        sample = Sample.of(chunks, "destination", "delay_level_ms", "held_ms")
+        levels = sample.counts("delay_level_ms")
         return {
-            "by_destination": largest(by_destination),
-            "held_by": largest(held_by),
+            "by_destination": largest(sample.counts("destination")),
+            "held_by": largest(sample.counts("destination", having="held_ms")),
             "levels": {level_name(level_ms): count for level_ms, count in levels.items()},
         }
 
@@ -252,14 +254,14 @@ class WheelWorker(ShardWorker):
             "reject", texts.take(pc.index_in(step.refused["bound"], pa.array(BOUNDS)))
         )
 
-    def _codes(self, invalid: dict[str, int], step: Step, no_series: pa.Table | None) -> dict[str, int]:
-        """The rejects of a batch by code: invalid commands, and those of the step."""
-        missed = {"missed": step.missed.num_rows} if step.missed.num_rows else {}
-        if lost := self.retries.dead_letters_of(step.dead["destination"]).null_count:
-            missed["dead_letter"] = lost
+    def _codes(
+        self, invalid: dict[str, int], step: Step, no_series: pa.Table | None, lost: int
+    ) -> dict[str, int]:
+        """The rejects of a batch by code: invalid commands, and those of the step, with its lost dead letters."""
         refused = {} if step.refused is None else counts_of(step.refused["bound"])
         codes = Counter(invalid) + Counter({} if no_series is None else codes_of(no_series["reject"]))
-        return codes | missed | {code_of(bound): count for bound, count in refused.items()}
+        codes += Counter(missed=step.missed.num_rows, dead_letter=lost)
+        return codes | {code_of(bound): count for bound, count in refused.items()}
 
     def share_of_limit(self, shard: int, of_tick: int | None) -> int | None:
         """This shard's part of the limit of a batch: that of the tick, or an even one."""
@@ -271,25 +273,21 @@ class WheelWorker(ShardWorker):
         self,
         shard: int,
         rows: GroupRows,
-        commands: pa.Table,
+        received: int,
         step: Step,
         state: ShardState,
         group: Any,
-        acts: int,
         no_series: pa.Table | None,
+        dead_to: pa.Array,
     ) -> WheelStatus:
         refused = 0 if step.refused is None else step.refused.num_rows
         invalid = rows.rejected.num_rows + (0 if no_series is None else no_series.num_rows)
-        # Reports of the store on entries, which were counted when they were first received.
-        act = commands["act"].to_numpy()
-        from_store = int(((act > FAR) & (act != RETRY)).sum())
         late_ms = step.clock_ms - step.fired["deliver_at_ms"].to_numpy()
         common = self.common_status(shard, rows, state, step.clock_ms, step.fired, late_ms, group)
-        dead_to = self.retries.dead_letters_of(step.dead["destination"])
         return WheelStatus(
-            **common | {"codes": self._codes(common["codes"], step, no_series)},
+            **common | {"codes": self._codes(common["codes"], step, no_series, dead_to.null_count)},
             watermark_ms=self.watermark_ms(group, *self.next_watermarks_ms(rows)),
-            received=rows.received + acts - from_store,
+            received=received,
             fired_now=step.fired.num_rows,
             rejected_now=invalid + refused,
             far=state.far,
@@ -301,10 +299,11 @@ class WheelWorker(ShardWorker):
             dead_to=counts_of(pc.fill_null(dead_to, "")),
         )
 
-    def _output(self, step: Step, rejected: Sequence[pa.Table], status: str) -> pd.DataFrame:
+    def _output(
+        self, step: Step, rejected: Sequence[pa.Table], dead_to: pa.Array, status: str
+    ) -> pd.DataFrame:
         schema = _RETRY_SCHEMA if self.retries else _OUTPUT_SCHEMA
         released = {"fired": step.fired, "ahead": step.handed}
-        dead_to = self.retries.dead_letters_of(step.dead["destination"])
         lost = step.dead.filter(dead_to.is_null())
         dead = step.dead.filter(dead_to.is_valid())
         parts = [
@@ -327,6 +326,12 @@ class WheelWorker(ShardWorker):
                       **{**_tried(dead), "attempt": dead["attempt"], "dead_reason": dead["dead_reason"], **to})
             )  # fmt: skip
         return as_frame(parts)
+
+
+def _reported(commands: pa.Table) -> int:
+    """The number of reports of the store on entries, which were counted when they were first received."""
+    act = commands["act"].to_numpy()
+    return int(((act > FAR) & (act != RETRY)).sum())
 
 
 def _given_back(commands: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -38,6 +38,7 @@ from wheel_udf.shard.rows import (
     GONE_SUPERSEDED,
     MEMORY_SCHEMA,
 )
+from wheel_udf.spark.frames import filled
 from wheel_udf.store.layout import is_far_column
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.versions import FILE, no_verdicts, verdicts, with_version
@@ -167,18 +168,8 @@ def _far_and_others(store: SlotStore) -> tuple[DataFrame, DataFrame]:
 
 
 def _entries(rows: DataFrame) -> DataFrame:
-    amend = F.coalesce("amend", F.lit(0)).cast("int").alias("amend")
     # A store has no entries that are held back.
-    return rows.select(
-        *(
-            amend
-            if each.name == "amend"
-            else (F.col(each.name) if each.name in rows.columns else F.lit(None).cast(each.dataType)).alias(
-                each.name
-            )
-            for each in from_arrow_schema(ENTRY_SCHEMA)
-        )
-    )
+    return filled(rows, from_arrow_schema(ENTRY_SCHEMA), {"amend": F.coalesce("amend", F.lit(0))})
 
 
 def _ended(gone: DataFrame, clock_ms: int | None) -> DataFrame:

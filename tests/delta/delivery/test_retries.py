@@ -166,20 +166,25 @@ def test_a_run_that_ends_before_the_next_attempt_goes_on_with_it(world: World) -
     assert [attempt for _, attempt, _ in world.came("hook")] == [1, 2]
 
 
+def run_until_the_first_request_and_die_before_the_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_rows: Any, **_about: Any) -> None:
+        if any(each.path == "/hook" for each in world.server.came):
+            raise RuntimeError("killed before the commit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(query, "post_reports", fails)
+        with pytest.raises(StreamingQueryException):
+            world.run(0, 5, 6, 20)
+
+
 def test_a_batch_that_is_repeated_reports_anew_what_it_could_not_deliver(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.server.at("/hook", Says(503), Says(503), Says())
     world.give([due("a", 5, 0, destination="hook")])
-    with monkeypatch.context() as patch:
-
-        def fails(*_rows: Any, **_about: Any) -> None:
-            if any(each.path == "/hook" for each in world.server.came):
-                raise RuntimeError("killed before the commit")
-
-        patch.setattr(query, "post_reports", fails)
-        with pytest.raises(StreamingQueryException):
-            world.run(0, 5, 6, 20)
+    run_until_the_first_request_and_die_before_the_commit(world, monkeypatch)
     world.run(0, 5, 6, 15, 16, 20)
     assert [attempt for _, attempt, _ in world.came("hook")] == [1, 1, 2]
     assert (world.count("retried"), world.reports[-1].pending) == (1, 0)
@@ -190,15 +195,7 @@ def test_the_repetition_that_delivers_leaves_nothing_to_come_back(
 ) -> None:
     world.server.at("/hook", *FIRST_FAILS)
     world.give([due("a", 5, 0, destination="hook")])
-    with monkeypatch.context() as patch:
-
-        def fails(*_rows: Any, **_about: Any) -> None:
-            if any(each.path == "/hook" for each in world.server.came):
-                raise RuntimeError("killed before the commit")
-
-        patch.setattr(query, "post_reports", fails)
-        with pytest.raises(StreamingQueryException):
-            world.run(0, 5, 6, 20)
+    run_until_the_first_request_and_die_before_the_commit(world, monkeypatch)
     world.run(0, 5, 6, 15, 16, 20)
     assert [attempt for _, attempt, _ in world.came("hook")] == [1, 1]
     assert (world.count("retried"), world.reports[-1].pending) == (0, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
-from wheel_udf.shard.holdings import Holdings, counted_by, holdings_of, largest
+from wheel_udf.shard.holdings import Holdings, Sample, holdings_of, largest
 from wheel_udf.shard.rows import ENTRY_SCHEMA
 from wheel_udf.shard.shard_text import chunks_from_text, chunks_to_text, directory_of
 from wheel_udf.shard.state import ShardState
@@ -85,7 +85,7 @@ def test_an_empty_shard_holds_nothing() -> None:
     held = holdings_of(ShardState.empty(Wheel(1_000, 20, 6)).text, 0, 6)
 
     assert (held.bytes, held.by_level, held.due_within) == (0, {}, NOTHING)
-    assert counted_by((), "destination") == [{}]
+    assert Sample.of((), "destination").counts("destination") == {}
 
 
 def test_no_chunk_is_opened() -> None:
@@ -104,9 +104,9 @@ def test_a_small_shard_is_counted_whole_by_each_column_and_nulls_are_left_out() 
         (2, entries(9, destination="a")),
     ]
 
-    found = counted_by(chunks_from_text(text(*rows)), "destination", "delay_level_ms")
+    sample = Sample.of(chunks_from_text(text(*rows)), "destination", "delay_level_ms")
 
-    assert found == [{"b": 3, "a": 1}, {5: 2}]
+    assert [sample.counts("destination"), sample.counts("delay_level_ms")] == [{"b": 3, "a": 1}, {5: 2}]
 
 
 def test_counts_beyond_the_twenty_largest_are_added_up() -> None:
@@ -122,7 +122,7 @@ def test_a_large_shard_is_sampled_and_scaled_to_its_entries() -> None:
     # Twelve chunks of about 1.4 MB each: less than half of them are read.
 
     chunks = [(2, entries(*range(100), destination="ab"[number % 2], noise=10_000)) for number in range(12)]
-    (found,) = counted_by(chunks_from_text(text(*chunks)), "destination")
+    found = Sample.of(chunks_from_text(text(*chunks)), "destination").counts("destination")
 
     assert 0 < len(found) <= 2
     assert sum(found.values()) == pytest.approx(1_200, abs=1)
@@ -132,5 +132,5 @@ def test_a_chunk_that_is_too_large_by_itself_is_not_opened() -> None:
     large = entries(*range(500), destination="large", noise=10_000)
     beside = chunks_from_text(text((3, large), (1, entries(1, destination="small"))))
 
-    assert counted_by(chunks_from_text(text((3, large))), "destination") == [{}]
-    assert counted_by(beside, "destination") == [{"small": 501}]
+    assert Sample.of(chunks_from_text(text((3, large))), "destination").counts("destination") == {}
+    assert Sample.of(beside, "destination").counts("destination") == {"small": 501}

@@ -10,8 +10,8 @@ import pytest
 
 from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.common.geometry import Wheel
-from wheel_udf.policies.retries import RETURNED_SCHEMA, Retries, Retry, come_back, outer_id
-from wheel_udf.shard.rows import COMMAND_SCHEMA
+from wheel_udf.policies.retries import RETURNED_SCHEMA, Retries, Retry, come_back
+from wheel_udf.shard.rows import COMMAND_SCHEMA, outer_id
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.step import Step, advance
 
