@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from tests.simulation.disk import Crash
 from tests.simulation.frames import Rows
+from wheel_udf.shard.rows import COMMAND
 from wheel_udf.store.head import CURSOR
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.store.slot_store import SlotStore
@@ -254,7 +255,7 @@ def _addition(path: str, level: int, slot: int, rows: Sequence[StoredRow]) -> Ac
     said = [row.said_ms for row in rows if row.said_ms is not None]
     stats = {
         "numRecords": len(rows),
-        "maxValues": {"event_time_ms": max(said)} if said else {},
+        "maxValues": {"act": COMMAND, **({"event_time_ms": max(said)} if said else {})},  # no FIRE_NOW
         "nullCount": {"anchor_ms": len(rows)},  # no series
     }
     return {

@@ -43,8 +43,6 @@ class Contract:
         max_ahead_ms: How far ``event_time`` may be after the time of the batch, in ms.
         max_lateness_ms: ``max_lateness`` of rows without one, in ms. None: deliver however late.
         levels: The policy of delay levels (:mod:`wheel_udf.commands.delay_levels`). None: there are none.
-        fire_now: Whether FIRE_NOW is a command.
-        retry: Whether RETRY is one.
         time_zone: The zone of rows without one.
         most_missed: Most occurrences of a series that are released late with ``on_missed: all``.
         from_batch: Whether ``max_delay_ms`` counts from the time of the batch where that is before ``event_time``, as
@@ -61,8 +59,6 @@ class Contract:
     max_ahead_ms: int | None = None
     max_lateness_ms: int | None = None
     levels: Levels | None = None
-    fire_now: bool = True
-    retry: bool = True
     time_zone: str = "UTC"
     most_missed: int = 1_000
     from_batch: bool = False

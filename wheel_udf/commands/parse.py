@@ -166,8 +166,6 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         ContractError: ``schedule_id`` is missing, two columns have one name, or a type can hold no valid value.
     """
     frame, given, original = located(commands, _NAMES, required=("schedule_id",), what="commands")
-    if not contract.retry:
-        given.pop("attempt", None)
     frame = frame.select("*", read.batch_ms().alias("_batch_ms"))
     name, at_ms = given["schedule_id"].read(read.identity), F.col("_at_ms")
     if SOURCE_SEQ in given or len(original) > _COMPILED_COLUMNS:

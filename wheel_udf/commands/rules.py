@@ -1,7 +1,7 @@
 """The rules that a command can break: order, conditions, messages.
 
 :data:`TEXTS` lists all codes in the order in which they are checked; the first broken rule gives the row its
-code. Only the first nine apply to a CANCEL or a FIRE_NOW: it needs a readable record, an id, a readable ``seq`` and an
+code. Only the first eight apply to a CANCEL or a FIRE_NOW: it needs a readable record, an id, a readable ``seq`` and an
 ``event_time`` that may move the clock.
 
 The conditions read the columns of the input, and those that :mod:`wheel_udf.commands.parse` has read from
@@ -25,7 +25,6 @@ from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
 from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
 from wheel_udf.common.package_data import toml_of
-from wheel_udf.shard.rows import FIRE_NOW_OP
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
 """The columns that a due time comes from."""
@@ -84,8 +83,6 @@ def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
     rules = record_rules(given)
     if op := given.get("op"):
         rules.append(Rule("bad_op", F.col("_op").isNull(), op.shown))
-        if not contract.fire_now:
-            rules.append(Rule("no_fire_now", F.col("_op") == FIRE_NOW_OP, op.shown))
     rules += id_rules("schedule_id", F.col("_id"))
     if seq := given.get("seq"):
         rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))

@@ -42,11 +42,13 @@ from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
     FAR,
+    FIRE_NOW,
     GONE_CANCELLED,
     GONE_DUPLICATE,
     GONE_SUPERSEDED,
     MOVED,
     PAUSED_MS,
+    RETRY,
 )
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
@@ -62,6 +64,8 @@ from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 _COMMANDS: Final = (COMMAND, MOVED, ACTED)
 _STORE_EVENTS: Final = {
     MOVED: "handed over to the near side",
+    FIRE_NOW: "FIRE_NOW",
+    RETRY: "given back by a consumer",
     GONE_CANCELLED: "ended in the store: cancelled",
     GONE_SUPERSEDED: "ended in the store: superseded",
     GONE_DUPLICATE: "ended in the store: a duplicate",
@@ -123,7 +127,7 @@ def _in_store(store: SlotStore, checkpoint: str, schedule_id: str, geometry: Whe
     for row in rows:
         about = (row.seq, row.amend or None, row.asked_ms, row.destination)
         if row.act not in _COMMANDS:
-            yield Event(None, _STORE_EVENTS[row.act], *about)
+            yield Event(row.event_time_ms, _STORE_EVENTS[row.act], *about)
             continue
         number = act_of(row.arrived)
         act = None if number is None else acts.get(number)

@@ -5,8 +5,9 @@ Of the rows of one id in the store the highest version decides::
 
     highest version                pending
     SCHEDULE, far                  yes
-    SCHEDULE, near, due later      yes: nothing is released before it is due
-    SCHEDULE, near, due by now     if the state still holds it (a backlog), or if the wheel has not read the row yet
+    SCHEDULE, near, due later      yes: nothing is released before it is due, but see the next line
+    SCHEDULE, near, due by now,    if the state still holds it (a backlog), or if the wheel has not read the row yet
+    or of an id with a FIRE_NOW
     series                         if it is in the state, or if the wheel has not read its row yet
     CANCEL                         no
 
@@ -49,7 +50,15 @@ from wheel_udf.pending.acts_on_state import changed_by
 from wheel_udf.pending.acts_on_store import rows_not_taken
 from wheel_udf.pending.state import held
 from wheel_udf.policies.series import first_occurrences
-from wheel_udf.shard.rows import ACTED, COMMAND, COMMAND_SCHEMA, ENTRY_SCHEMA, SCHEDULE, with_columns
+from wheel_udf.shard.rows import (
+    ACTED,
+    COMMAND,
+    COMMAND_SCHEMA,
+    ENTRY_SCHEMA,
+    FIRE_NOW,
+    SCHEDULE,
+    with_columns,
+)
 from wheel_udf.spark.frames import filled
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.intake import id_hash
@@ -136,7 +145,10 @@ def pending_then(
     about = _rows_of(store.partitions())
     alone, others = _of_few(rows) if ids is not None or about <= FEW_ROWS else _divided(rows, about)
     entries = alone.unionByName(others)
-    return entries.where(F.col("deliver_at_ms") > min(instants))
+    later = entries.where(F.col("deliver_at_ms") > min(instants))
+    joined = later.join(F.broadcast(_fires(store, head)), "schedule_id", "left")
+    is_fired = ~is_far_column(F.col("level")) & (F.col("seq") <= F.col("fire_seq"))
+    return joined.where(~F.coalesce(is_fired, F.lit(False))).select(*later.columns)
 
 
 def read_to(checkpoint: str) -> tuple[int, int | None]:
@@ -184,17 +196,18 @@ class _Now:
         self.acts = rows_not_taken(store, self.head, checkpoint)
         self._unread = _with(store.added_since(self._version), self.acts)
         self.series = _series_of(self._held, self._unread)
+        self._fires = _fires(store, self.head)
 
     def unreleased(self, entries: DataFrame) -> DataFrame:
-        """Leaves out the near entries that are due, that the wheel has read and holds no more; no series."""
+        """Leaves out the near entries, due or fired now, that the wheel has read and holds no more; no series."""
         if self._clock_ms is None:
             return entries
-        by_now = ~is_far_column(F.col("level")) & (F.col("deliver_at_ms") <= self._clock_ms)
-        by_now &= F.col("repeat").isNull()
+        due = (F.col("deliver_at_ms") <= self._clock_ms) | F.col("fire_seq").isNotNull()
+        by_now = ~is_far_column(F.col("level")) & due & F.col("repeat").isNull()
         version = "schedule_id", "seq", F.coalesce("amend", F.lit(0)).alias("amend")
         here = self._held.where("repeat IS NULL AND attempt IS NULL").select(*version)
         alive = here.unionByName(self._unread.select(*version)).distinct()
-        joined = entries.join(
+        joined = entries.join(F.broadcast(self._fires), "schedule_id", "left").join(
             alive.withColumn("_alive", F.lit(True)), ["schedule_id", "seq", "amend"], "left"
         )
         near = joined.where(~by_now | F.col("_alive")).select(*entries.columns)
@@ -204,6 +217,13 @@ class _Now:
         """The entries of the state that were released and could not be delivered, with the columns of some rows."""
         back = self._held.where("attempt IS NOT NULL AND repeat IS NULL")
         return filled(back, entries.schema, {"level": F.lit(NEAR)})
+
+
+def _fires(store: SlotStore, head: Head) -> DataFrame:
+    """The ids of FIRE_NOWs on the near side, with the highest ``fire_seq`` of each."""
+    is_fire = (F.col("level") == NEAR) & (F.col("act") == FIRE_NOW) & F.col("reject").isNull()
+    rows = store.rows(version=head.version).where(is_fire)
+    return rows.groupBy("schedule_id").agg(F.max("seq").alias("fire_seq"))
 
 
 # ---- series --------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@
     CANCEL                       level 0                                                 the wheel; verdicts on versions
     series (``repeat``)          level 0, whatever its due time                          the wheel; verdicts on versions
     act on a series              level 0: ACTED, without payload                         the wheel
+    RETRY                        level 0                                                 the wheel
+    FIRE_NOW                     level 0; what it is for, too (wheel_udf.tiered.fires)   the wheel
     rejected                     level 0, with its reason                                the wheel (counts, delivers it)
 
 So the wheel reads about every command in the commit of that command. The FAR row gives it the version of an entry in
@@ -35,12 +37,14 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
-from wheel_udf.shard.rows import ACTED, CANCEL, COMMAND, FAR, SERIES_COLUMNS
+from wheel_udf.shard.rows import ACTED, COMMAND, FAR, FIRE_NOW, FIRE_NOW_OP, RETRY, SCHEDULE, SERIES_COLUMNS
+from wheel_udf.spark.frames import filled
 from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store.table import STORE_SCHEMA
 
 _PAYLOAD = ("key", "value", "headers")
 _RARE = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS[1:])
+_OF_RETRY = ("attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
 _REASON = ("error_code", "error_message", "record")
 
 
@@ -77,7 +81,10 @@ def stored_rows(
     """
     good = F.col("error_code").isNull()
     is_series = F.col("repeat").isNotNull() if "repeat" in parsed.columns else F.lit(False)
-    is_entry = good & (F.col("op") != CANCEL) & ~is_series
+    has_acts = "act" in parsed.columns
+    is_retry = F.coalesce(F.col("act") == RETRY, F.lit(False)) if has_acts else F.lit(False)
+    amend = F.coalesce("amend", F.lit(0)) if "amend" in parsed.columns else F.lit(0)
+    is_entry = good & (F.col("op") == SCHEDULE) & ~is_series & ~is_retry
     # Rows without a due time go to the newest near window.
     newest = layout.newest_near_slot(cursor_ms)
     if only_cancels:
@@ -87,23 +94,28 @@ def stored_rows(
     else:
         due = F.when(is_entry, F.col("deliver_at_ms")).otherwise(F.lit(cursor_ms - 1))
         placed = _doubled(_placed(parsed, layout, due, cursor_ms=cursor_ms, inbox=inbox))
-    is_act = is_series & (F.col("amend") > 0) if "amend" in parsed.columns else F.lit(False)
-    far_copy, here = F.col("_copy"), ~F.col("_copy") & ~is_act
+    # Of producers only a RETRY has an amend.
+    is_act = is_series & (amend > 0) & ~is_retry
+    is_fire = F.coalesce(F.col("op"), F.lit(SCHEDULE)) == FIRE_NOW_OP
+    act = F.when(far_copy := F.col("_copy"), FAR).when(is_act, ACTED).when(is_fire, FIRE_NOW)
+    act = act.when(is_retry, RETRY) if has_acts else act
+    here = ~far_copy & ~is_act
     columns = {
         "level": F.when(far_copy, NEAR).otherwise(F.col("_level")).cast("int"),
         "slot": F.when(far_copy, newest).otherwise(F.col("_slot")).cast("long"),
-        "act": F.when(far_copy, FAR).when(is_act, ACTED).otherwise(COMMAND).cast("byte"),
+        "act": act.otherwise(COMMAND).cast("byte"),
         "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
         "seq": F.col("seq"),
-        "amend": F.col("amend") if "amend" in parsed.columns else F.lit(0),
-        "op": F.col("op"),
+        "amend": amend,
+        "op": F.when(is_fire, SCHEDULE).otherwise(F.col("op")).cast("byte"),
         "seq_given": F.coalesce(F.col("was_due_ms") >= cursor_ms, F.col("seq_given"))
         if "was_due_ms" in parsed.columns
         else F.col("seq_given"),
         "deliver_at_ms": F.col("deliver_at_ms"),
         **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _RARE},
         "repeat": F.col("repeat") if "repeat" in parsed.columns else F.lit(None).cast("string"),
+        **{name: F.when(is_retry, F.col(name)) if has_acts else F.lit(None) for name in _OF_RETRY},
         "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
         "destination": F.col("destination"),
         **{name: F.when(here, F.col(name)) for name in _PAYLOAD},
@@ -112,7 +124,7 @@ def stored_rows(
         "event_time_ms": F.when(good & here, F.col("event_time_ms")),
         "arrived": of_batch(F.lit(arrived).cast("long")),
     }
-    return placed.select(*(columns[name].alias(name) for name in STORE_SCHEMA.names))
+    return filled(placed, STORE_SCHEMA, columns)
 
 
 def _placed(parsed: DataFrame, layout: StoreLayout, due: Column, *, cursor_ms: int, inbox: bool) -> DataFrame:

@@ -19,7 +19,7 @@ from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import ConflictError, Transaction
 from wheel_udf.tables.table_state import bare_type
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """Raised when columns or their meaning change; a table of another version is refused."""
 
 STORE_SCHEMA: Final = T.StructType(
@@ -47,6 +47,11 @@ STORE_SCHEMA: Final = T.StructType(
         T.StructField("spread_ms", T.LongType()),
         T.StructField("last_ms", T.LongType()),
         T.StructField("occurrence", T.LongType()),
+        T.StructField("attempt", T.LongType()),
+        T.StructField("first_amend", T.IntegerType()),
+        T.StructField("failed_at_ms", T.LongType()),
+        T.StructField("first_error", T.StringType()),
+        T.StructField("last_error", T.StringType()),
         T.StructField("reject", T.StringType()),
         T.StructField("event_time_ms", T.LongType()),
         T.StructField("arrived", T.LongType(), nullable=False),
@@ -56,7 +61,8 @@ STORE_SCHEMA: Final = T.StructType(
 of its delay level, whose span is ``delay_level_ms`` (both null without a level). Not to be mixed up with ``level``,
 which is one of the wheel's. ``repeat``, ``anchor_ms``, ``spread_ms``, ``last_ms`` and ``occurrence`` are those of a
 series (:data:`~wheel_udf.shard.rows.ENTRY_SCHEMA`), null of other entries. A series has no ``deliver_at_ms``: the wheel
-computes it."""
+computes it. The five columns from ``attempt`` to ``last_error`` are those of a RETRY, null of other rows; but an entry
+that a FIRE_NOW brings near has a ``first_amend`` (:mod:`wheel_udf.tiered.fires`)."""
 
 STORE_DDL: Final = ", ".join(
     f"{column.name} {column.dataType.simpleString()}{'' if column.nullable else ' NOT NULL'}"
@@ -70,9 +76,9 @@ _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # The columns of look-ups and of the clock, and one that says whether a file has series. Statistics on payloads have
-    # no use and cost time in every commit.
-    "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
+    # The columns of look-ups and of the clock, and two that say whether a file has series or a FIRE_NOW. Statistics on
+    # payloads have no use and cost time in every commit.
+    "delta.dataSkippingStatsColumns": "act,id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
     # Some code reads files by their paths, so a file must hold all of its rows (no deletion vectors).
     "delta.enableDeletionVectors": "false",
 }

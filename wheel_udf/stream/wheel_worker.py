@@ -74,6 +74,8 @@ _OUTPUT_SCHEMA = schema_of(OUTPUT_TYPE)
 _RETRY_SCHEMA = schema_of(f"{OUTPUT_TYPE}, {RETRY_TYPE}")
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
+NO_AMEND = -1
+"""``first_amend`` of commands without one."""
 _INPUT_SCHEMA = pa.schema(
     [
         *(field for field in COMMAND_SCHEMA if field.name not in _PACKED),
@@ -99,6 +101,8 @@ def _commands(rows: pa.Table) -> pa.Table:
         "act": bits >> 2 & 15,
         "amend": bits >> 6,
     }
+    first_amend = rows["first_amend"]
+    parts["first_amend"] = pc.if_else(pc.equal(first_amend, NO_AMEND), None, first_amend).combine_chunks()
     arrays = [
         pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
         for field in COMMAND_SCHEMA

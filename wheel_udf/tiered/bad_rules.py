@@ -24,25 +24,29 @@ from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.policies.series import faults_of
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.tables.delta_files import file_of, stats_of
+from wheel_udf.tables.delta_files import File, file_of, stats_of
 from wheel_udf.tables.delta_transaction import NewFiles
 
 
 def with_rejects(store: SlotStore, files: NewFiles) -> DataFrame | None:
     """Returns the rows of new files, those of series without a rule as rejects; None if there are no such series."""
-    written = {str(file["path"]): file_of(file) for file in files}
-    of_series = {str(file["path"]) for file in files if _has_series(file)}
+    of_series = [file for file in files if _has_series(file)]
     if not of_series:
         return None
-    some = store.rows_of_files({path: written[path] for path in of_series})
+    some = store.rows_of_files(paths_of(of_series))
     repeats = some.where("repeat IS NOT NULL AND reject IS NULL").select("repeat")
     wrong = repeats.mapInArrow(_faults, "repeat string, reason string").distinct().localCheckpoint()
     if wrong.isEmpty():
         return None
-    rows = store.rows_of_files(written)
+    rows = store.rows_of_files(paths_of(files))
     reject = F.coalesce("reject", "reason").alias("reject")
     columns = [reject if name == "reject" else F.col(name) for name in rows.columns]
     return rows.join(F.broadcast(wrong), "repeat", "left").select(*columns)
+
+
+def paths_of(files: NewFiles) -> dict[str, File]:
+    """New files by their paths, as :meth:`wheel_udf.store.reader.StoreReader.rows_of_files` takes them."""
+    return {str(file["path"]): file_of(file) for file in files}
 
 
 def _has_series(file: Mapping[str, Any]) -> bool:

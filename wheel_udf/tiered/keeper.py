@@ -36,8 +36,10 @@ from wheel_udf.store.head import ACTS, CURSOR, Appended, ClockOf, Head, Partitio
 from wheel_udf.store.intake import stored_rows
 from wheel_udf.store.layout import INBOX, NEAR
 from wheel_udf.store.slot_store import SlotStore
+from wheel_udf.tables.delta_transaction import NewFiles
 from wheel_udf.tiered import hand_over, retirement
 from wheel_udf.tiered.bad_rules import with_rejects
+from wheel_udf.tiered.fires import with_fired
 from wheel_udf.tiered.hand_over import HandedOver, Moving
 from wheel_udf.tiered.pressure import Pressure
 
@@ -149,7 +151,7 @@ class Keeper:
                 batch_id=batch_id,
                 clock_ms=clock_of,
                 expect={CURSOR: self.cursor_ms},
-                check=partial(with_rejects, self.store),
+                check=partial(self._checked, self.cursor_ms, self._placing_ms),
             )
             if done.written:
                 self._last_batch = batch_id
@@ -161,6 +163,13 @@ class Keeper:
             self.taken_in = done.version
             self.note_commit(done, has_clock=True)
             return done.rows
+
+    def _checked(self, cursor_ms: int | None, placing_ms: int, files: NewFiles) -> DataFrame | None:
+        """The rows of a batch to write in place of those in some new files; None to keep them."""
+        checked = with_rejects(self.store, files)
+        if cursor_ms is None:
+            return checked  # the batch has no usable command
+        return with_fired(self.store, files, checked, cursor_ms=cursor_ms, placing_ms=placing_ms)
 
     def _first_clock(self, parsed: DataFrame, clock_of: ClockOf) -> int:
         good = parsed.where(F.col("error_code").isNull())

@@ -35,7 +35,7 @@ from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.state import heads_of
 from wheel_udf.policies.limits import BOUNDS, Held, Limits, judge, reason
 from wheel_udf.policies.series import first_occurrences
-from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, SCHEDULE, with_columns
+from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, FIRE_NOW_OP, RETRY, SCHEDULE, with_columns
 
 _POLLS = 20
 _ROWS_OF_A_POLL = 10_000
@@ -119,6 +119,10 @@ class Pressure:
             now_ms: Entries that are due by this instant are not limited.
         """
         good = parsed.where(F.col("error_code").isNull())
+        # What was admitted once needs no room again, and a FIRE_NOW makes some.
+        good = good.where(F.col("op") != FIRE_NOW_OP)
+        if "act" in good.columns:
+            good = good.where(~F.col("act").eqNullSafe(RETRY))
         coming = good.where(F.col("op") != CANCEL).count()
         if all(
             count + coming <= self.limits.soft * self._most[bound] for bound, count in self._counts.items()
@@ -232,7 +236,8 @@ def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
     over = (
         F.col("bound").isNotNull()
         & F.col("error_code").isNull()
-        & (F.col("op") != CANCEL)
+        & (F.col("op") == SCHEDULE)
+        & (~F.col("act").eqNullSafe(RETRY) if "act" in parsed.columns else F.lit(True))  # the value
         & (F.col("after").isNull() | (F.col("seq") > F.col("after")))
     )
     joined = parsed.join(F.broadcast(refused), "schedule_id", "left")

@@ -106,9 +106,7 @@ def start_tiered(
     spark = commands.sparkSession
     require_due_column(commands.columns)
     require_apart(outlet.destinations, outlet.rejects)
-    parsed = parse_commands(
-        commands, replace(clocked(what.contract, what.clock), fire_now=False, retry=False)
-    )
+    parsed = parse_commands(commands, clocked(what.contract, what.clock))
     lease_of = lease_of or Lease
     lease_of(leased(what.store)).require_free()
     check_tiered(spark, what, checkpoint)

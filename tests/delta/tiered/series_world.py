@@ -36,9 +36,9 @@ WHEEL = Wheel(tick_ms=1_000, size=20, levels=4)
 LAYOUT = StoreLayout(WHEEL, state_levels=1)  # windows of 20 s
 MEMORY_MS = 30_000
 
-_TEXTS = ("schedule_id", "op", "repeat", "on_missed", "spread", "destination", "max_lateness")
+_TEXTS = ("schedule_id", "op", "repeat", "on_missed", "spread", "destination", "max_lateness", "error")
 _INSTANTS = ("deliver_at", "starts_at", "until", "event_time")
-_NUMBERS = ("seq", "count")
+_NUMBERS = ("seq", "count", "attempt", "occurrence", "amend", "first_amend")
 _INSTANT = pa.timestamp("us", tz="UTC")
 _SCHEMA = pa.schema(
     [
@@ -107,10 +107,10 @@ class World:
             "rejects": DeltaSink(str(self.folder / "rejects")),
         }
 
-    def direct(self, until_s: float | None = None) -> None:
+    def direct(self, until_s: float | None = None, **settings: Any) -> None:
         """Runs the direct mode over all files, and its clock on to an instant."""
         clock = EventClock(max_ahead_ms=None, until_ms=None if until_s is None else at_ms(until_s))
-        frame = schedule(self.commands(), wheel=WHEEL, clock=clock, shards=2, memory_ms=MEMORY_MS)
+        frame = schedule(self.commands(), wheel=WHEEL, clock=clock, shards=2, memory_ms=MEMORY_MS, **settings)
         query = deliver(
             frame,
             **self.outlet(),
@@ -182,6 +182,10 @@ class World:
     def times(self, schedule_id: str, name: str = "out") -> list[float]:
         """The due times of what has fired of an id."""
         return [row[2] for row in self.fired(name) if row[0] == schedule_id]
+
+    def rejects(self) -> Rows:
+        """As :meth:`rejected`; empty if there is no table."""
+        return self.rejected() if (self.folder / "rejects").exists() else []
 
     def rejected(self) -> Rows:
         """(id, code), by id."""

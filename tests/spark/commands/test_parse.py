@@ -874,7 +874,6 @@ BREAKS: dict[str, dict[str, Any]] = {
     "bad_type": {"_misread_columns": "seq = abc, not bigint"},
     "unreadable": {"_corrupt_record": "{"},
     "bad_op": {"op": "?"},
-    "no_fire_now": {"op": "FIRE_NOW"},
     "no_schedule_id": {"schedule_id": ""},
     "bad_schedule_id": {"schedule_id": "a\0"},
     "bad_seq": {"seq": "?"},
@@ -902,7 +901,6 @@ def test_the_first_rule_broken_names_the_row(spark: SparkSession) -> None:
         destinations=("orders",),
         max_ahead_ms=0,
         levels=FixedLevels(),
-        fire_now=False,
     )
     expected, rows = [], []
     for number, (first, fault) in enumerate(BREAKS.items()):
