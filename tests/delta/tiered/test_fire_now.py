@@ -43,14 +43,15 @@ def told() -> list[list[dict[str, Any]]]:
     ::
 
         in the store   far, of ids that are due from 500 s on; each FIRE_NOW comes at 60 s
-        near           due at 75 s, in the window that the wheel has
+        near           due at 45 s, in a window that the wheel has, and at 75 s, in one that it has not
         in one file    scheduled and fired in the same file, due far and soon
     """
     store = ("far", "moved", "newer", "cancelled", "later-cancelled", "replaced", "twice")
     return [
         [
             *(due(name, 500 + 100 * number, 0) for number, name in enumerate(store)),
-            due("near", 75, 0),
+            due("near", 45, 0),
+            due("next", 75, 0),
             series("series", "every 1000 seconds", 0),
             due("stays", 1_500, 0),
         ],
@@ -58,7 +59,7 @@ def told() -> list[list[dict[str, Any]]]:
         [
             *(
                 fire_now(name, 60)
-                for name in ("far", "moved", "near", "newer", "cancelled", "series", "unknown")
+                for name in ("far", "moved", "near", "next", "newer", "cancelled", "series", "unknown")
             ),
             fire_now("twice", 60, seq=1),
             fire_now("twice", 60, seq=5),
@@ -77,7 +78,18 @@ def told() -> list[list[dict[str, Any]]]:
     ]
 
 
-FIRED_NOW = ("far", "later-cancelled", "moved", "near", "one-file", "replaced", "series", "soon", "twice")
+FIRED_NOW = (
+    "far",
+    "later-cancelled",
+    "moved",
+    "near",
+    "next",
+    "one-file",
+    "replaced",
+    "series",
+    "soon",
+    "twice",
+)
 
 
 def test_both_modes_fire_the_same_entries_now(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,7 +104,7 @@ def test_both_modes_fire_the_same_entries_now(spark: SparkSession, tmp_path: Pat
     assert fire_ids(tiered) == fire_ids(direct)
     assert (tiered.rejects(), direct.rejects()) == ([], [])
     # Like an act, it replaces the entry in the store.
-    replaced = {"superseded": direct.account()["superseded"] + 4}
+    replaced = {"superseded": direct.account()["superseded"] + 5}
     assert tiered.account() == direct.account() | replaced
 
 
