@@ -26,6 +26,12 @@ Each preset maps the parts of a record to the columns that :mod:`wheel_udf.comma
 ``wheel-*`` headers (and ``scheduler-*`` ones in that preset) are read and not passed on. Of repeated headers the last
 one counts, as with Kafka's ``lastHeader``; in the scheduler preset the first.
 
+With names of headers of other systems (:mod:`wheel_udf.commands.header_names`) ``native`` reads these where a record
+has no ``wheel-*`` header for the column. Due time and delay are not passed on: a receiver would wait once more. The
+others are (a Celery worker needs ``id``). A due time or delay that is empty or the text ``null`` is missing. A number
+in ``delay_from`` gets the unit of the setting: 5000 becomes ``5000 ms``; as a level, 3 becomes the delay of the level,
+and a number that is no level becomes ``level 19``, which is no duration.
+
 A record without ``seq`` has its offset as version. So all commands of an id belong in one partition; a record key that
 depends on the id alone ensures this. Offsets of two partitions have no common order: of an id in several partitions the
 higher offset wins. A compacted topic loses records that a later record of their key replaced; gaps are harmless,
@@ -47,7 +53,7 @@ by default (``message.timestamp.after.max.ms``).
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
@@ -55,6 +61,8 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import PRESETS
+from wheel_udf.commands.generated_code import evaluate_once
+from wheel_udf.commands.header_names import CONSTANT, KEY, NO_NAMES, OFFSET, HeaderNames, header_of
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.rules import UNREADABLE
@@ -78,13 +86,14 @@ _FIRST: Final = dict.fromkeys(_OF_SERIES, _REPEAT) | dict.fromkeys(_OF_RETRY, _A
 """Columns that are read only beside a header, because few records have them."""
 
 
-def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
+def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAMES) -> DataFrame:
     """Reads Kafka records as commands.
 
     Args:
         records: The connector's columns, of a batch or a stream: ``key``, ``value`` (binary), ``topic``,
             ``partition``, ``offset``, ``timestamp`` and ``headers`` (option ``includeHeaders``).
         preset: One of :data:`~wheel_udf.commands.contract.PRESETS`.
+        names: The headers of other systems that ``native`` reads, too.
 
     Returns:
         One row for each record: the columns of the command contract, ``source_coordinates``
@@ -95,7 +104,9 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
     Raises:
         ConfigError: The preset is unknown.
     """
-    readers = {"native": _native, "json": _json, "scheduler": _scheduler}
+    if preset == "native":
+        return _native(records, names)
+    readers = {"json": _json, "scheduler": _scheduler}
     if preset not in readers:
         raise ConfigError(
             "not a preset of Kafka records", field="preset", value=preset, rule=f"one of {', '.join(PRESETS)}"
@@ -103,17 +114,19 @@ def kafka_commands(records: DataFrame, preset: str) -> DataFrame:
     return readers[preset](records)
 
 
-def _native(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _KNOWN, OUR_PREFIX)
+def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
+    frame = _with_headers(records, _KNOWN, OUR_PREFIX, times=names.times)
     named = {
         column: F.when(_place(first) > 0, _header(name))
         if (first := _FIRST.get(column)) is not None
         else _header(name)
         for column, name in COMMAND_HEADERS.items()
     }
+    named |= {column: F.coalesce(named[column], other) for column, other in _named_columns(names).items()}
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
     at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
     instants = {name: F.col(f"_{name}").cast("string") for name in ("starts_at", "until")}
+    own_key = _part(names.key_from)
     columns = {column: F.col(f"_{column}") for column in named} | {
         **{
             name: F.when(_epoch(text).isNotNull(), times.utc_text(F.unix_millis(_epoch(text)))).otherwise(
@@ -125,11 +138,11 @@ def _native(records: DataFrame) -> DataFrame:
         "event_time": made,
         SOURCE_DELIVER_AT: _epoch(at),
         SOURCE_EVENT_TIME: F.when(made.isNull(), F.col("timestamp")).otherwise(_epoch(made)),
-        "key": F.col("key"),
+        "key": F.col("key") if own_key is None else F.coalesce(own_key, F.col("key")),
         "value": F.col("value"),
         "headers": _others(),
     }
-    return given.select(*_named(columns), *_source("headers"))
+    return given.select(*_named(columns), *_source(*([] if own_key is None else ["key"]), "headers"))
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
@@ -175,14 +188,71 @@ def _json(records: DataFrame) -> DataFrame:
     return frame.select(*_named(columns), *_source("key", "value", "headers"))
 
 
+# --- headers of other systems ---------------------------------------------------------------------
+
+
+def _named_columns(names: HeaderNames) -> dict[str, Column]:
+    """The columns that other headers, or other parts of the record, hold."""
+    columns = {
+        "schedule_id": _part(names.id_from),
+        "deliver_at": _time(header_of(names.due_from), _none_if_blank),
+        "delay": _time(header_of(names.delay_from), lambda text: _with_unit(text, names)),
+        "destination": _part(names.destination_from),
+        "seq": _part(names.seq_from),
+    }
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _time(name: str | None, read_text: Callable[[Column], Column]) -> Column | None:
+    """The text of a header of a time through a reader, as bytes."""
+    if name is None:
+        return None
+    # By a lambda: the readers name the text several times, and compiled they would make the method too big
+    # (wheel_udf.commands.generated_code).
+    read_value = evaluate_once(_header(name).cast("string"), read_text)
+    return F.when(_place(name) > 0, read_value).cast("binary")
+
+
+def _part(setting: str | None) -> Column | None:
+    """The part of the record that a setting names, as bytes."""
+    if setting == KEY:
+        return F.col("key")
+    if setting == OFFSET:
+        return F.concat_ws("/", "topic", "partition", "offset").cast("binary")
+    if setting == CONSTANT:
+        return F.lit("0").cast("binary")
+    name = header_of(setting)
+    return None if name is None else _header(name)
+
+
+def _none_if_blank(text: Column) -> Column:
+    return F.when(~text.rlike(rf"\A[{BLANKS}]*(?i:null)?[{BLANKS}]*\z"), text)
+
+
+def _with_unit(text: Column, names: HeaderNames) -> Column:
+    """A delay whose number has a unit."""
+    if names.delay_unit is None:
+        return _none_if_blank(text)
+    plain = F.btrim(text, F.lit(BLANKS))
+    if names.delay_unit == "level":
+        spans = ",".join(f"{level}:{span} ms" for level, span in enumerate((0, *names.levels_ms)))
+        known = F.try_element_at(F.str_to_map(F.lit(spans), F.lit(","), F.lit(":")), plain)
+        number = F.coalesce(known, F.concat(F.lit("level "), plain))
+    else:
+        number = F.concat(plain, F.lit(f" {names.delay_unit}"))
+    return F.when(plain.rlike(r"\A[+-]?[0-9.]+\z"), number).otherwise(_none_if_blank(text))
+
+
 # --- parts of a record ----------------------------------------------------------------------------
 
 
-def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True) -> DataFrame:
+def _with_headers(
+    records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True, times: Sequence[str] = ()
+) -> DataFrame:
     """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
 
-    `known` are the headers that the preset reads; those whose names begin with a prefix are not passed on; `last`:
-    whether the last one of repeated headers counts.
+    `known` are the headers that the preset reads; those whose names begin with a prefix are not passed on, nor are
+    `times`; `last`: whether the last one of repeated headers counts.
     """
     headers = F.reverse("headers") if last else F.col("headers")
     frame = records.select(
@@ -190,9 +260,9 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
     )
 
     def is_passed_on(each: Column) -> Column:
-        return ~reduce(
-            operator.or_, (F.startswith(each.getField("key"), F.lit(prefix)) for prefix in prefixes)
-        )
+        name = each.getField("key")
+        is_read = reduce(operator.or_, (F.startswith(name, F.lit(prefix)) for prefix in prefixes))
+        return ~(is_read | name.isin(*times) if times else is_read)
 
     passed_on = F.filter("headers", is_passed_on)
     # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
@@ -201,7 +271,7 @@ def _with_headers(records: DataFrame, known: Sequence[str], *prefixes: str, last
         operator.add,
         (
             F.when(_place(name) > 0, 1).otherwise(0)
-            for name in known
+            for name in dict.fromkeys((*known, *times))
             if name not in (*_SERIES_HEADERS, *_RETRY_HEADERS)
         ),
     )

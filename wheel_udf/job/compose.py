@@ -20,9 +20,11 @@ from wheel_udf.checkpoint.identity import check_checkpoint
 from wheel_udf.checkpoint.lease import Lease
 from wheel_udf.commands import delay_levels
 from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.header_names import SETTINGS, HeaderNames
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.control.clocks import Clock, EventClock, ProcessingClock, SimulatedClock
 from wheel_udf.delivery.query import deliver
+from wheel_udf.job.models.levels import FixedLevelsConfig
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
 from wheel_udf.job.models.service import ServedConfig, rates_of, retries_of
@@ -137,8 +139,23 @@ def sources_of(spark: SparkSession, config: AnyConfig) -> dict[str, DataFrame]:
     if isinstance(config, PurgatoryConfig):
         operations, events = read_both(spark, config.operations, config.events)
         return {"operations": operations, "events": events}
-    commands = read_commands(spark, config.source, preset=config.contract.preset, levels=config.levels)
+    contract = config.contract
+    commands = read_commands(
+        spark,
+        config.source,
+        preset=contract.preset,
+        levels=config.levels,
+        names=header_names_of(config),
+        default_delay_ms=contract.default_delay_ms,
+    )
     return {"source": commands}
+
+
+def header_names_of(config: SchedulerConfig) -> HeaderNames:
+    """Returns the headers of other systems that are read; with fixed levels their numbers are those of the list."""
+    levels = config.levels
+    listed = {"levels_ms": levels.list_ms} if isinstance(levels, FixedLevelsConfig) else {}
+    return HeaderNames(**config.contract.named_headers, **listed)  # type: ignore[arg-type]
 
 
 def columns_of(config: AnyConfig, sources: Mapping[str, DataFrame]) -> dict[str, Sequence[str]]:
@@ -204,7 +221,8 @@ def clock_of(clock: ClockConfig, until_ms: int | None) -> Clock:
 
 def contract_of(config: AnyConfig) -> Contract:
     """Returns the contract of commands or operations. Its allow-list is the keys of ``destinations``."""
-    bounds = config.contract.model_dump(exclude={"preset", "memory_ms"})
+    of_records = {"preset", *SETTINGS, "default_delay_ms"}
+    bounds = config.contract.model_dump(exclude={"memory_ms", *of_records})
     levels = config.levels if isinstance(config, SchedulerConfig) else None
     return Contract(
         **bounds,

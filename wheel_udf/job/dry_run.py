@@ -31,7 +31,7 @@ from wheel_udf.job.compose import (
     sources_of,
 )
 from wheel_udf.job.metering import check_port
-from wheel_udf.job.models.bounds import DeliveryConfig
+from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig, StreamConfig
@@ -75,11 +75,19 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
 
 def source_lines(config: AnyConfig, sources: Mapping[str, DataFrame]) -> list[str]:
     """Returns a line for each source: where it is and which columns it has."""
-    preset = config.contract.preset if isinstance(config, SchedulerConfig) else None
+    preset = _preset_text(config.contract) if isinstance(config, SchedulerConfig) else None
     return [
         f"  {name:<13} {_source_text(getattr(config, name), preset)}: {_named(frame)}"
         for name, frame in sources.items()
     ]
+
+
+def _preset_text(contract: ContractConfig) -> str:
+    settings = dict(contract.named_headers)
+    if contract.default_delay_ms is not None:
+        settings["default_delay"] = duration_text(contract.default_delay_ms)
+    named = ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f"{contract.preset} ({named})" if named else contract.preset
 
 
 def _named(frame: DataFrame) -> str:

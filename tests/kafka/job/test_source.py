@@ -24,7 +24,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.report import BatchReport
-from wheel_udf.job.compose import compose, sources_of
+from wheel_udf.job.compose import compose, frame_of, sources_of
 from wheel_udf.job.loader import check
 from wheel_udf.job.models.levels import FixedLevelsConfig
 from wheel_udf.job.models.source import SourceConfig
@@ -37,6 +37,7 @@ from wheel_udf.stream.schedule_operator import schedule
 
 T0 = "2024-01-01T00:00:00Z"
 UNTIL_MS = 1_704_067_260_000  # a minute later
+T0_MS = UNTIL_MS - 60_000
 
 Run = Callable[..., DataFrame]
 SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
@@ -195,6 +196,67 @@ def test_json_that_is_none_is_a_reject_with_its_text(kafka: KafkaWorld, run_whee
         f"{topic}/0/0": ("unreadable", b"k", b"{torn"),
         f"{topic}/0/2": ("unreadable", None, None),
     }
+
+
+@pytest.mark.parametrize(
+    ("contract", "delivered"),
+    [
+        (
+            {"id_from": "key", "default_delay": "30 seconds"},
+            [("user-7", b"3", T0_MS + 50_000), ("user-8", b"4", T0_MS + 51_000)],
+        ),
+        (
+            {"id_from": "key", "default_delay": "0 seconds", "seq_from": "constant"},
+            [("user-7", b"1", T0_MS), ("user-8", b"4", T0_MS + 21_000)],
+        ),
+        (
+            {"id_from": "offset", "due_from": "header:eta", "default_delay": "0 seconds"},
+            [
+                ("{topic}/0/0", b"1", T0_MS),
+                ("{topic}/0/1", b"2", T0_MS + 10_000),
+                ("{topic}/0/2", b"3", T0_MS + 40_000),
+                ("{topic}/0/3", b"4", T0_MS + 21_000),
+            ],
+        ),
+    ],
+    ids=["debounce", "throttle", "eta"],
+)
+def test_plain_events_are_commands_by_the_settings_of_the_contract(
+    spark: SparkSession, kafka: KafkaWorld, tmp_path: Path, contract: dict[str, str], delivered: list[Any]
+) -> None:
+    topic = kafka.topic()
+
+    def at(second: int, eta: str) -> dict[str, bytes]:
+        return {"wheel-event-time": f"2024-01-01T00:00:{second:02}Z".encode(), "eta": eta.encode()}
+
+    kafka.produce(
+        topic,
+        [
+            (b"user-7", b"1", at(0, "null")),
+            (b"user-7", b"2", at(10, "")),
+            (b"user-7", b"3", at(20, "2024-01-01T00:00:40+00:00")),
+            (b"user-8", b"4", at(21, "null")),
+        ],
+    )
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap}
+    config = {
+        "clock": {"kind": "event", "max_ahead": "none"},
+        "source": {"format": "kafka", "topics": [topic], "options": servers},
+        "contract": contract | {"default_destination": "changed"},
+        "destinations": {"changed": {"sink": "parquet", "path": str(tmp_path / "out")}},
+        "rejects": {"sink": "json", "path": str(tmp_path / "bad")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    rows = _written(
+        frame_of(job := check(config), sources_of(spark, job), UNTIL_MS),
+        tmp_path / "query",
+        tmp_path / "rows",
+    )
+    kafka_admin.close_all()
+    found = told(
+        fired(rows).withColumn("due_ms", F.unix_millis("deliver_at")), "schedule_id", "value", "due_ms"
+    )
+    assert found == [(name.format(topic=topic), value, due_ms) for name, value, due_ms in delivered]
 
 
 def test_of_an_id_that_is_spread_over_partitions_the_higher_offset_wins(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.job.configs import faults_of, written
 from wheel_udf.commands.delay_levels import BinaryLevels, FixedLevels
+from wheel_udf.commands.header_names import SETTINGS, HeaderNames
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.job import loader as config
+from wheel_udf.job.compose import contract_of, header_names_of
+from wheel_udf.job.dry_run import source_lines
 from wheel_udf.job.kafka_options import ending_offsets, for_level_topic, for_topics, reader_options
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
@@ -98,6 +102,8 @@ def test_a_short_config_gets_the_defaults_of_the_design(tmp_path: Path) -> None:
     }
     assert job.contract.model_dump() == {
         "preset": "columns",
+        **dict.fromkeys(SETTINGS),
+        "default_delay_ms": None,
         "max_delay_ms": 63_072_000_000,
         "memory_ms": 300_000,
         "max_value_bytes": 1_048_576,
@@ -413,6 +419,92 @@ def test_a_kafka_config_is_read_and_its_preset_is_native(kafka_file: Path) -> No
 @pytest.mark.parametrize("preset", ["native", "json", "scheduler"])
 def test_a_kafka_source_takes_each_preset_of_records(kafka_file: Path, preset: str) -> None:
     assert load(kafka_file, f"contract.preset={preset}").contract.preset == preset
+
+
+def test_headers_of_other_systems_are_named_in_the_contract(kafka_file: Path) -> None:
+    job = load(
+        kafka_file,
+        "contract.id_from=key",
+        "contract.due_from=header:eta",
+        "contract.delay_from=header:DELAY",
+        "contract.delay_unit=level",
+        "contract.seq_from=constant",
+        "contract.default_delay=30 seconds",
+    )
+    names = {
+        "id_from": "key",
+        "due_from": "header:eta",
+        "delay_from": "header:DELAY",
+        "delay_unit": "level",
+        "seq_from": "constant",
+    }
+    assert (job.contract.preset, job.contract.named_headers) == ("native", names)
+    assert job.contract.default_delay_ms == 30_000
+    assert header_names_of(job) == HeaderNames(**names)  # type: ignore[arg-type]
+    assert contract_of(job).default_destination is None
+
+    leveled = load(kafka_file, "contract.id_from=key", "levels={policy: fixed, list: [1s, 1m]}")
+    assert header_names_of(leveled).levels_ms == (1_000, 60_000)
+    assert load(kafka_file, "contract.preset=json", "contract.default_delay=0").contract.preset == "json"
+
+
+def test_what_a_dry_run_says_of_a_preset_names_the_headers(kafka_file: Path) -> None:
+    def said(*overrides: str) -> str:
+        (line,) = source_lines(load(kafka_file, *overrides), {"source": SimpleNamespace(columns=[])})  # type: ignore[dict-item]
+        return line
+
+    assert ", preset native, first start" in said()
+    named = said("contract.due_from=header:eta", "contract.default_delay=0", "contract.id_from=key")
+    assert ", preset native (id_from key, due_from header:eta, default_delay 0 ms), first start" in named
+
+
+@pytest.mark.parametrize(
+    ("overrides", "faults"),
+    [
+        (
+            ["due_from=eta", "id_from='header:'", "seq_from=offset", "delay_from=header:d", "delay_unit=min"],
+            [
+                "not a part of a record: contract.due_from = 'eta'; rule: header:NAME; hint: header:eta reads the",
+                "not a part of a record: contract.id_from = 'header:'; rule: one of header:NAME, key, offset; hint:",
+                "not a part of a record: contract.seq_from = 'offset'; rule: one of header:NAME, constant; hint:",
+                "not one of the known values: contract.delay_unit = 'min'; rule: ",
+            ],
+        ),
+        (
+            ["due_from=header:at", "delay_from=header:at", "default_delay=soon"],
+            [
+                "one header with two uses: contract.delay_from = 'header:at'; rule: not the header of due_from",
+                "not a duration: contract.default_delay = 'soon'",
+            ],
+        ),
+        (
+            ["delay_unit=ms"],
+            ["a setting without effect: contract.delay_unit = 'ms'; rule: with contract.delay_from"],
+        ),
+        (
+            ["preset=json", "id_from=key", "due_from=header:at", "memory=x"],
+            [
+                "a setting without effect: contract.id_from = 'key'; rule: contract.preset: native",
+                "a setting without effect: contract.due_from = 'header:at'; rule: contract.preset: native",
+                "not a duration: contract.memory = 'x'",
+            ],
+        ),
+    ],
+)
+def test_faults_of_named_headers_are_told_together(
+    kafka_file: Path, overrides: list[str], faults: list[str]
+) -> None:
+    found = faults_of(kafka_file, *(f"contract.{each}" for each in overrides))
+    assert len(found) == len(faults)
+    assert [fault for fault in faults if not any(each.startswith(fault) for each in found)] == []
+
+
+def test_other_sources_have_no_headers(file: Path) -> None:
+    found = faults_of(file, "contract.due_from=header:eta", "contract.default_delay=1 s")
+    assert found == [
+        "a setting without effect: contract.due_from = 'header:eta'; rule: source.format: kafka",
+        "a setting without effect: contract.default_delay = '1000 ms'; rule: source.format: kafka",
+    ]
 
 
 @pytest.mark.parametrize(

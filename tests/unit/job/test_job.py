@@ -14,6 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.unit.delivery.test_report import report
+from wheel_udf.commands import header_names
 from wheel_udf.common.errors import CheckpointError, ConfigError, ContractError, LeaseError, SourceLostError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
@@ -261,6 +262,8 @@ def test_settings_are_recorded_as_a_file_would_have_them() -> None:
     assert row_settings(then, 77) == {
         "contract": {
             "preset": "native",
+            **dict.fromkeys(header_names.SETTINGS),
+            "default_delay": None,
             "max_delay": "unlimited",
             "memory": "60000 ms",
             "max_lateness": "3600000 ms",

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
+from wheel_udf.job.models.record_parts import RecordPartsConfig
 from wheel_udf.job.models.section import Section
 from wheel_udf.job.models.values import (
     DestinationName,
@@ -36,7 +37,7 @@ class OperationContractConfig(Section):
     """The destination of rows that name none. Default: they are rejected."""
 
 
-class ContractConfig(OperationContractConfig):
+class ContractConfig(OperationContractConfig, RecordPartsConfig):
     """Bounds and defaults of commands, and how long an id is remembered."""
 
     preset: Literal["columns", "native", "json", "scheduler"] = "columns"

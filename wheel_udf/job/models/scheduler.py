@@ -218,6 +218,20 @@ def _preset_fits_the_source(source: SourceConfig, contract: ContractConfig) -> F
         yield fault_at("contract", "preset", what=what, value=preset, rule=rule)
 
 
+@looks_at(source="format", contract="preset")
+def _headers_are_read(source: SourceConfig, contract: ContractConfig) -> Faults:
+    if not isinstance(source, KafkaSourceConfig):
+        rule, settings = "source.format: kafka", dict(contract.named_headers)
+        if contract.default_delay_ms is not None:
+            settings["default_delay"] = f"{contract.default_delay_ms} ms"
+    else:
+        rule = "contract.preset: native"
+        is_default = "preset" not in contract.model_fields_set
+        settings = {} if is_default or contract.preset == "native" else contract.named_headers
+    for name, value in settings.items():
+        yield fault_at("contract", name, what="a setting without effect", value=value, rule=rule)
+
+
 def _rejects_do_not_come_back(
     source: SourceConfig, rejects: RejectsConfig, levels: LevelsConfig | None = None
 ) -> Faults:
@@ -340,6 +354,7 @@ class SchedulerConfig(JobConfig):
         _punctual_needs_the_wall_clock,
         _punctual_needs_kafka,
         _preset_fits_the_source,
+        _headers_are_read,
         _rejects_do_not_come_back,
         _topics_have_a_level,
         _level_topics_are_read_once,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.commands.header_names import NO_NAMES, HeaderNames
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.job import kafka_options
@@ -24,22 +27,32 @@ def open_topics(spark: SparkSession, source: KafkaSourceConfig, section: str = "
 
 
 def read_topics(
-    spark: SparkSession, source: KafkaSourceConfig, preset: str, levels: LevelsConfig | None
+    spark: SparkSession,
+    source: KafkaSourceConfig,
+    preset: str,
+    levels: LevelsConfig | None,
+    names: HeaderNames = NO_NAMES,
+    default_delay_ms: int | None = None,
 ) -> DataFrame:
-    """Opens a Kafka source and the topics of delay levels as one stream of commands."""
+    """Opens a Kafka source and the topics of delay levels as one stream of commands.
+
+    See :func:`~wheel_udf.job.sources.commands.read_commands`.
+    """
     if levels is None or not levels.topics:
-        return kafka_commands(open_topics(spark, source), preset)
+        return with_default_delay(kafka_commands(open_topics(spark, source), preset, names), default_delay_ms)
     _require_topics(source, "source", [*levels.topics])
     given = kafka_options.reader_options(source.options, source.topics)
     own = kafka_options.for_topics(given, source.topic_names)
-    commands = kafka_commands(_records(spark, source, own), preset)
+    commands = with_default_delay(
+        kafka_commands(_records(spark, source, own), preset, names), default_delay_ms
+    )
     frame = (
         commands if "delay" in commands.columns else commands.withColumn("delay", F.lit(None).cast("string"))
     )
     for topic, level_ms in sorted(levels.topics.items()):
         options = kafka_options.for_level_topic(given, topic, paused=level_ms in levels.paused)
         records = _records(spark, source, options)
-        frame = frame.unionByName(delayed_to_level(kafka_commands(records, preset), level_ms))
+        frame = frame.unionByName(delayed_to_level(kafka_commands(records, preset, names), level_ms))
     return frame
 
 
@@ -54,6 +67,16 @@ def delayed_to_level(commands: DataFrame, level_ms: int) -> DataFrame:
     given = F.col("delay") if "delay" in commands.columns else F.lit(None)
     own = F.when(F.col("deliver_at").isNull(), F.lit(f"{level_ms} ms"))
     return commands.withColumn("delay", F.coalesce(given, own))
+
+
+def with_default_delay(commands: DataFrame, delay_ms: int | None) -> DataFrame:
+    """Gives a delay to commands without a due time, which are neither a series nor a RETRY; None: to none."""
+    if delay_ms is None:
+        return commands
+    names = [name for name in ("deliver_at", "delay", "repeat", "attempt") if name in commands.columns]
+    is_without = reduce(operator.and_, (F.col(name).isNull() for name in names))
+    given = F.col("delay").cast("string") if "delay" in names else F.lit(None)
+    return commands.withColumn("delay", F.coalesce(given, F.when(is_without, F.lit(f"{delay_ms} ms"))))
 
 
 def _require_topics(source: KafkaSourceConfig, section: str, more: Sequence[str]) -> None:
