@@ -83,10 +83,10 @@ def test_a_store_is_made_by_one_commit_and_opened_again_as_it_is(
     assert metadata["configuration"] == {
         "delta.logRetentionDuration": "interval 86400 seconds",
         "delta.deletedFileRetentionDuration": "interval 86400 seconds",
-        "delta.dataSkippingStatsColumns": "id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
+        "delta.dataSkippingStatsColumns": "act,id_hash,seq,deliver_at_ms,event_time_ms,arrived,anchor_ms",
         "delta.enableDeletionVectors": "false",
         "wheel_udf.layout": "tick_ms=1000,size=20,levels=4,state_levels=1",
-        "wheel_udf.format_version": "3",
+        "wheel_udf.format_version": "4",
     }
 
 
