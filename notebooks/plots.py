@@ -10,14 +10,15 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from IPython.display import Image
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from wheel_udf import Wheel
 from wheel_udf.common import geometry
@@ -39,11 +40,15 @@ def _figure(width: float = 11, height: float = 4.2) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _finished(figure: Figure, axes: Axes, title: str, x: str, y: str, alt: str) -> Image:
-    """Labels the axes and returns the figure as a PNG that is the same in every run."""
+def _labelled(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title, loc="left", fontsize=14, pad=12)
     axes.set_xlabel(x, fontsize=13)
     axes.set_ylabel(y, fontsize=13)
+
+
+def _finished(figure: Figure, axes: Axes, title: str, x: str, y: str, alt: str) -> Image:
+    """Labels the axes and returns the figure as a PNG that is the same in every run."""
+    _labelled(axes, title, x, y)
     return _image(figure, alt)
 
 
@@ -293,6 +298,209 @@ def time_lines(
     axes.set_axisbelow(True)
     figure.legend(loc="outside lower center", frameon=False, fontsize=12, ncols=6)
     return _finished(figure, axes, title, x, "", title)
+
+
+# ---- series and retries --------------------------------------------------------------------------
+
+
+class Night(NamedTuple):
+    """A night in which clocks change: its title, the time zone, the instant of the change, the ids to show."""
+
+    title: str
+    zone: str
+    change: pd.Timestamp
+    series: Sequence[str]
+
+
+def week(mornings: pd.DataFrame, nights: Sequence[Night], at_night: pd.DataFrame) -> Image:
+    """Daily reminders on axes of days and of the time of day in UTC; below them a panel for each night.
+
+    Args:
+        mornings: Columns schedule_id, deliver_at (UTC).
+        nights: The nights to show.
+        at_night: Deliveries of the nights, likewise.
+    """
+    figure = Figure(figsize=(11, 8.6), dpi=_DPI, layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(1.3, 1), hspace=0.06)
+    _mornings(above.add_subplot(), mornings)
+    for axes, night in zip(below.subplots(1, len(nights), squeeze=False)[0], nights, strict=True):
+        _night(axes, night, at_night)
+    return _image(figure, "Daily reminders over two changes of clocks: by day in UTC, and two nights")
+
+
+def _mornings(axes: Axes, mornings: pd.DataFrame) -> None:
+    for (name, rows), colour, marker in zip(
+        mornings.groupby("schedule_id"), LEVEL_COLOURS, "osD", strict=False
+    ):
+        at = rows["deliver_at"].sort_values()
+        hour = at.dt.hour + at.dt.minute / 60
+        axes.plot(at.dt.floor("D"), hour, color=colour, marker=marker, markersize=8, linewidth=2)
+        for place in (0, -1):
+            axes.annotate(f"{at.iloc[place]:%H:%M}", (at.iloc[place].floor("D"), hour.iloc[place]),
+                          xytext=(0, 10), textcoords="offset points", ha="center", fontsize=12,
+                          color=colour)  # fmt: skip
+        axes.annotate(str(name), (at.max().floor("D"), hour.iloc[-1]), xytext=(30, 0),
+                      textcoords="offset points", va="center", fontsize=13, color=colour)  # fmt: skip
+    days = pd.date_range(mornings["deliver_at"].min().floor("D"), mornings["deliver_at"].max().floor("D"))
+    axes.set_xticks(days, [f"{day:%a} {day.day}" for day in days])
+    axes.set_xlim(days[0] - pd.Timedelta(hours=9), days[-1] + pd.Timedelta(hours=44))
+    axes.set_ylim(5, 25)
+    axes.set_yticks(range(6, 25, 3), [f"{hour:02}:00" for hour in range(6, 25, 3)])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=12)
+    axes.grid(axis="y", color="#dddddd")
+    axes.set_axisbelow(True)
+    x = f"day (UTC), {days[0]:%B} to {days[-1]:%B %Y}"
+    _labelled(axes, "Every day at nine, local time: the instant in UTC", x, "time of day (UTC)")
+
+
+def _night(axes: Axes, night: Night, at_night: pd.DataFrame) -> None:
+    around = pd.Timedelta(minutes=75)
+    for row, name in enumerate(night.series):
+        at = at_night.loc[at_night["schedule_id"] == name, "deliver_at"]
+        shown = at[(at - night.change).abs() < around].sort_values()
+        axes.plot(shown, [row] * len(shown), linestyle="none", marker="o", markersize=11, color=BLUE)
+        for each in shown:
+            axes.annotate(f"{each.tz_convert(night.zone):%H:%M}", (each, row), xytext=(9, 5),
+                          textcoords="offset points", fontsize=12)  # fmt: skip
+        if not len(shown):
+            axes.text(night.change, row, "  nothing this night", va="center", fontsize=12, color=GREY)
+    axes.axvline(night.change, color=VERMILION, linewidth=2, linestyle="--", zorder=0)
+    ticks = [night.change + pd.Timedelta(minutes=30 * step) for step in range(-2, 3)]
+    texts = [f"{each.tz_convert(night.zone):%H:%M}\n{each:%H:%M}" for each in ticks]
+    axes.set_xticks(ticks, texts)
+    axes.set_xlim(night.change - around, night.change + around)
+    axes.set_yticks(range(len(night.series)), [textwrap.fill(name, 10) for name in night.series])
+    axes.set_ylim(len(night.series) - 0.5, -0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=12)
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    _labelled(axes, night.title, "local time, UTC below it (dashed: the change)", "")
+    axes.title.set_fontsize(13)
+
+
+def outage(
+    rounds: pd.DataFrame,
+    *,
+    series: Sequence[str],
+    due: pd.DatetimeIndex,
+    down: tuple[pd.Timestamp, pd.Timestamp],
+) -> Image:
+    """The occurrences of some series at their nominal times: delivered on time, late, or missed.
+
+    Args:
+        rounds: Columns schedule_id, deliver_at, fired_at, missed_before.
+        series: The ids, from above.
+        due: All nominal times.
+        down: From when to when the job was down.
+    """
+    figure, axes = _figure(11, 1.9 + 0.8 * len(series))
+    axes.axvspan(*down, color="#eeeeee", zorder=0)
+    axes.text(
+        down[0] + (down[1] - down[0]) / 2, -0.72, "down", ha="center", va="center", fontsize=13, color=GREY
+    )
+    styles = {
+        "delivered on time": ("o", BLUE, BLUE),
+        "delivered after the start": ("D", ORANGE, ORANGE),
+        "missed": ("X", "white", VERMILION),
+    }
+    for row, name in enumerate(series):
+        mine = rounds[rounds["schedule_id"] == name]
+        on_time = mine["fired_at"] == mine["deliver_at"]
+        places = (
+            mine.loc[on_time, "deliver_at"],
+            mine.loc[~on_time, "deliver_at"],
+            due.difference(pd.DatetimeIndex(mine["deliver_at"])),
+        )
+        for (marker, face, edge), at in zip(styles.values(), places, strict=True):
+            axes.plot(at, [row] * len(at), linestyle="none", marker=marker, markersize=11, color=face,
+                      markeredgecolor=edge, markeredgewidth=1.5)  # fmt: skip
+        for _, late in mine[mine["missed_before"] > 0].iterrows():
+            axes.annotate(f"missed_before: {late['missed_before']}", (late["deliver_at"], row), xytext=(0, 12),
+                          textcoords="offset points", ha="right", fontsize=12)  # fmt: skip
+    hours = due[due.minute == 0]
+    axes.set_xticks(hours, [f"{hour:%H:%M}" for hour in hours])
+    axes.set_yticks(range(len(series)), series, fontsize=13)
+    axes.set_ylim(len(series) - 0.5, -1)
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    keys = [
+        Line2D([], [], linestyle="none", marker=marker, markersize=11, color=face, markeredgecolor=edge, label=label)
+        for label, (marker, face, edge) in styles.items()
+    ]  # fmt: skip
+    figure.legend(handles=keys, loc="outside lower center", frameon=False, fontsize=12, ncols=3)
+    return _finished(figure, axes, "An occurrence every half hour, and the job is down for four hours",
+                     "nominal time (UTC)", "on_missed", "Occurrences of three series around an outage")  # fmt: skip
+
+
+_OPEN, _HALF_OPEN = "#F3C9B0", "#FBEFD2"
+_ANSWERS = {
+    503: ("X", VERMILION, "503: again later"),
+    410: ("s", "black", "410: no further attempt"),
+    200: ("o", GREEN, "200: delivered"),
+}
+
+
+def attempts(
+    requests: pd.DataFrame, due: Mapping[str, pd.Timestamp], breakers: pd.DataFrame, dead: Sequence[str]
+) -> Image:
+    """The requests of each row, with a panel for each destination, shaded where its breaker is not closed.
+
+    Args:
+        requests: Columns destination, schedule_id, at, status.
+        due: The due time of each id, in the order in which they are shown.
+        breakers: Columns destination, at, state, for each batch.
+        dead: The ids that have ended as dead letters.
+    """
+    names = list(dict.fromkeys(requests["destination"]))
+    ids = {name: set(requests.loc[requests["destination"] == name, "schedule_id"]) for name in names}
+    figure = Figure(figsize=(11, 2.6 + 0.36 * len(due)), dpi=_DPI, layout="constrained")
+    heights = [len(each) + 1.2 for each in ids.values()]
+    panels = figure.subplots(len(ids), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
+        _shade(axes, breakers[breakers["destination"] == name].sort_values("at"))
+        shown = [each for each in due if each in ids[name]]
+        for row, each in enumerate(shown):
+            _attempts_of(
+                axes, row, requests[requests["schedule_id"] == each], due[each], is_dead=each in dead
+            )
+        axes.set_yticks(range(len(shown)), shown)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=12)
+        _labelled(axes, name, "", "")
+    minutes = pd.date_range(breakers["at"].min().floor("min"), breakers["at"].max(), freq="1min")
+    panels[-1].set_xticks(minutes, [f"{minute:%H:%M}" for minute in minutes])
+    panels[-1].set_xlabel("time (UTC)", fontsize=13)
+    keys = [
+        Line2D([], [], linestyle="none", marker="|", markersize=14, markeredgewidth=2.5, color=BLUE, label="due"),
+        *(Line2D([], [], linestyle="none", marker=marker, markersize=10, color=colour, label=label)
+          for marker, colour, label in _ANSWERS.values()),
+        Patch(color=_OPEN, label="breaker open"),
+        Patch(color=_HALF_OPEN, label="half-open"),
+    ]  # fmt: skip
+    figure.legend(handles=keys, loc="outside lower center", frameon=False, fontsize=12, ncols=6,
+                  columnspacing=1.2, handletextpad=0.4)  # fmt: skip
+    return _image(figure, "The attempts of each row at two webhooks, and when their breakers are open")
+
+
+def _shade(axes: Axes, states: pd.DataFrame) -> None:
+    colours = {"open": _OPEN, "half-open": _HALF_OPEN}
+    for begin, end, state in zip(states["at"], states["at"].shift(-1), states["state"], strict=True):
+        if state in colours and not pd.isna(end):
+            axes.axvspan(begin, end, color=colours[state], linewidth=0, zorder=0)
+
+
+def _attempts_of(axes: Axes, row: int, mine: pd.DataFrame, due: pd.Timestamp, *, is_dead: bool) -> None:
+    axes.plot([due, mine["at"].max()], [row, row], color=GREY, linewidth=1.5, zorder=1)
+    axes.plot(due, row, marker="|", markersize=14, markeredgewidth=2.5, color=BLUE, zorder=2)
+    for status, (marker, colour, _) in _ANSWERS.items():
+        at = mine.loc[mine["status"] == status, "at"]
+        axes.plot(at, [row] * len(at), linestyle="none", marker=marker, markersize=10, color=colour)
+    if is_dead:
+        axes.annotate("dead letter", (mine["at"].max(), row), xytext=(11, 0), textcoords="offset points",
+                      va="center", fontsize=12)  # fmt: skip
 
 
 # ---- helpers -------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tiered.settings import TieredWheel
-from wheel_udf.transfer.content import ENTRIES, MEMORY, SCHEMAS
+from wheel_udf.transfer.content import ACTS_FILE, ENTRIES, MEMORY, SCHEMAS
 from wheel_udf.transfer.importing import import_direct
 from wheel_udf.transfer.into_store import import_tiered
 from wheel_udf.transfer.manifest import Manifest, write_manifest
@@ -94,6 +94,7 @@ def export(spark: SparkSession, folder: Path, count: int, mode: str) -> str:
         rows={ENTRIES: count, MEMORY: 0},
         positions=[None],
     )
+    (Path(place) / ACTS_FILE).write_text("[]", encoding="utf-8")
     write_manifest(place, manifest)
     return place
 

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tests.command_line import say
 from tests.spark.streams import add_files, at_ms, due
 from tests.spark.watches import add_rows, event, operation
@@ -115,6 +118,15 @@ def tiered(folder: Path) -> Made:
     add_files(folder / "in", rows + [due(f"old {n}", 5_000 + n, 4, destination="old") for n in range(10)])
     settings = settings_of("orders", paths) | {"mode": "tiered", "store": {"path": paths["store"]}}
     return Made(folder, settings | {"wheel": WHEEL | {"state_levels": 1}})
+
+
+def series(folder: Path) -> Made:
+    """Pending: ``hourly``, a series, and ``once``."""
+    paths = place(folder, "in", "tables", "rejects", "checkpoint")
+    (folder / "in").mkdir()
+    rows = [due("hourly", 3_600, 0) | {"repeat": "every hour"}, due("once", 9_000, 0) | {"repeat": None}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "in" / "0.parquet")
+    return Made(folder, settings_of("rounds", paths))
 
 
 def purgatory(folder: Path) -> Made:

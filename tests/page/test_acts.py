@@ -1,4 +1,4 @@
-"""Cancel, move and reroute through the page: counted before, confirmed, recorded after; and nothing of it without the
+"""Acts through the page: counted before, confirmed, recorded after; and nothing of it without the
 flag.
 """
 
@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.page.conftest import Browser, Serve
-from tests.page.jobs import Made, direct, purgatory, tiered
+from tests.page.jobs import Made, direct, purgatory, series, tiered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def test_an_act_is_counted_then_confirmed_then_recorded(browser: Browser, serve:
 
     ask(browser, "cancel", where="destination = 'old' AND schedule_id < 'old 4'")
     assert "would cancel 4 entries" in browser.text("#result")
-    browser.shows("Nothing has been cancelled, moved or rerouted", "#audit")
+    browser.shows("Nothing has been changed by hand", "#audit")
     dry_run = browser.driver.current_url
     confirm(browser)
     assert "cancelled 4 entries" in browser.text("#result")
@@ -123,6 +123,46 @@ def test_in_the_other_modes_an_act_on_a_job_at_rest_is_recorded_and_seen_at_once
     browser.shows(f"cancel 1 schedule_id in ['{schedule_id}']", "#audit")
     ask(browser, "cancel", ids=schedule_id)
     assert "would cancel 0" in browser.text("#result")
+
+
+def test_a_series_is_skipped_paused_resumed_and_fired(
+    browser: Browser, serve: Serve, session: SparkSession, tmp_path: Path
+) -> None:
+    job = series(tmp_path)
+    job.run(until_s=10)
+    serve(job, allow_acts=True)
+    browser.open()
+    browser.wait(lambda: browser.texts("#next-due .tag") == ["series"], "the series is marked")
+    assert "01:00:00 in 59.8 min hourly series out" in browser.text("#next-due")
+
+    ask(browser, "skip", where="true")
+    assert "would skip 1 entry" in browser.text("#result")
+    confirm(browser)
+    assert "skipped an occurrence of 1 entry" in browser.text("#result")
+    ask(browser, "pause", ids="hourly\nonce")
+    confirm(browser)
+    assert "paused 1 entry" in browser.text("#result")
+    ask(browser, "resume", where="paused")
+    assert "would resume 1 entry" in browser.text("#result")
+    confirm(browser)
+    ask(browser, "fire-now", ids="once")
+    assert browser.text("button.danger") == "Fire 1 now"
+    confirm(browser)
+    assert "fired 1 entry" in browser.text("#result")
+    browser.wait(lambda: len(browser.all("#audit tbody tr")) == 4, "the record of acts")
+
+    job.run(until_s=3_700)
+    browser.open()
+    browser.shows("02:00:00 in 58.3 min hourly series out", "#next-due")
+    assert "once" not in browser.text("#next-due")
+
+
+def test_the_form_of_a_purgatory_has_the_act_that_it_takes(
+    browser: Browser, serve: Serve, made: dict[str, Made]
+) -> None:
+    serve(made["purgatory"], allow_acts=True)
+    browser.open("acts")
+    assert [each.get_attribute("value") for each in browser.all(".verbs input")] == ["cancel"]
 
 
 def test_acts_are_off_unless_they_are_allowed(browser: Browser, serve: Serve, made: dict[str, Made]) -> None:

@@ -51,6 +51,29 @@ def test_the_overview_shows_what_waits_where_and_when_and_what_became_of_the_res
     assert account[mode] in browser.text("#account")
 
 
+NEXT = {
+    "direct": ["2024-01-01 00:01:40 in 1.5 min near out", "in 1.4 h", "in 1 d far mail"],
+    "tiered": ["2024-01-01 00:00:15 in 11 s near out"],
+    "purgatory": ["2024-01-01 01:00:01", "open out"],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_due_next_is_listed_in_order(
+    browser: Browser, serve: Serve, made: dict[str, Made], mode: str
+) -> None:
+    serve(made[mode])
+    browser.open()
+    browser.one("#next-due tbody tr")
+    found = browser.text("#next-due tbody")
+    places = [found.find(part) for part in NEXT[mode]]
+    assert (-1 not in places, places) == (True, sorted(places)), found
+    assert len(browser.all("#next-due tbody tr")) == {"direct": 9, "tiered": 1, "purgatory": 1}[mode]
+    if mode == "tiered":
+        browser.shows("in the store: 11 rows, due at ", "#next-due .note")
+    assert_nothing_injected(browser)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_last_hour_has_throughput_and_lateness_with_units(
     browser: Browser, serve: Serve, made: dict[str, Made], mode: str

@@ -71,6 +71,7 @@ ON_EXECUTORS = (
     "wheel_udf.store.layout",
     "wheel_udf.store.repeated",
     "wheel_udf.sinks.http_sender",
+    "wheel_udf.page.shard_next",
     "wheel_udf.page.shard_sums",
 )
 LIBRARIES_ON_EXECUTORS = {"numpy", "pandas", "pyarrow"}

@@ -17,6 +17,7 @@ machine::
 
     subject        what a page shows: one job
     shard_sums     counts what a shard holds; runs on executors
+    shard_next     finds what is due next in a shard; likewise
     hour           the batch log by minutes
     tiles          the top of the first page; what all cards share
     words          numbers and foreign texts as the page writes them
@@ -35,5 +36,6 @@ style sheet, so they follow light and dark.
 This room is below ``job``, which makes a Subject from a config: the page reads no config.
 
 May import: common, shard, control, spark, tables, checkpoint, sinks, delivery, store, pending, metrics; pyspark; flask,
-flask_wtf, waitress (extra ``ui``; not in ``shard_sums``, which runs on executors: numpy and pyarrow only).
+flask_wtf, waitress (extra ``ui``; not in ``shard_sums`` and ``shard_next``, which run on executors: numpy and pyarrow
+only).
 """

@@ -58,7 +58,7 @@ def require_plain(field: str, text: str) -> None:
             field=field,
             value=text,
             rule="columns, texts, numbers, operators and common functions",
-            hint="the command line takes any SQL: wheel-udf cancel, move, reroute --where",
+            hint="the command line takes any SQL: wheel-udf ACT --where",
         )
 
 

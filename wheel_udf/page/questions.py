@@ -13,7 +13,25 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operation_history import operation_history_of
 
-DONE: Final = {"cancel": "cancelled", "move": "moved", "reroute": "rerouted"}
+DONE: Final = {
+    "cancel": "cancelled",
+    "move": "moved",
+    "reroute": "rerouted",
+    "fire-now": "fired",
+    "skip": "skipped an occurrence of",
+    "pause": "paused",
+    "resume": "resumed",
+}
+"""The acts of the form, with the word for each when it is done."""
+
+_WITHOUT_TO: Final = {
+    "cancel": acts.cancel,
+    "fire-now": acts.fire_now,
+    "skip": acts.skip,
+    "pause": acts.pause,
+    "resume": acts.resume,
+}
+_WITH_TO: Final = {"move": acts.move, "reroute": acts.reroute}
 _LONGEST_ID: Final = 512
 _MOST_IDS: Final = 1_000
 
@@ -49,10 +67,10 @@ class Request:
     """An act as entered in the form.
 
     Attributes:
-        verb: ``cancel``, ``move`` or ``reroute``.
+        verb: One of :data:`DONE`.
         ids: The selected ids; empty: any.
         where: A condition; empty: none.
-        to: The new due time (an expression) or destination; empty for a cancel.
+        to: The new due time (an expression) or destination; empty for an act without one.
     """
 
     verb: str
@@ -70,12 +88,12 @@ class Request:
         verb, where = form.get("verb", ""), form.get("where", "").strip()
         lines = form.get("ids", "").replace("\r\n", "\n").split("\n")
         ids = tuple(require_id("ids", line) for line in lines if line)
-        to = "" if verb == "cancel" else form.get(f"to_{verb}", "").strip()
+        to = form.get(f"to_{verb}", "").strip() if verb in _WITH_TO else ""
         if verb not in DONE:
             raise ActError("no such act", field="verb", value=verb, rule=", ".join(DONE))
         if len(ids) > _MOST_IDS:
             raise ActError("too many ids", field="ids", value=len(ids), rule=f"up to {_MOST_IDS}")
-        if verb != "cancel" and not to:
+        if verb in _WITH_TO and not to:
             what = "the new due time is missing" if verb == "move" else "the new destination is missing"
             raise ActError(what, field="to")
         if where:
@@ -100,7 +118,6 @@ def act(subject: Subject, request: Request, *, dry_run: bool) -> int:
         ActError: The act is not possible.
     """
     work, picked = subject.open_work(), request.picked()
-    if request.verb == "cancel":
-        return acts.cancel(subject.spark, work, picked, dry_run=dry_run)
-    change = acts.move if request.verb == "move" else acts.reroute
-    return change(subject.spark, work, picked, to=request.to, dry_run=dry_run)
+    if request.verb in _WITHOUT_TO:
+        return _WITHOUT_TO[request.verb](subject.spark, work, picked, dry_run=dry_run)
+    return _WITH_TO[request.verb](subject.spark, work, picked, to=request.to, dry_run=dry_run)

@@ -20,6 +20,7 @@ what is shown.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -36,15 +37,14 @@ from wheel_udf.common.outcomes import WATCH_COUNTS, WHEEL_COUNTS
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.metrics.batch_log import read_batches
 from wheel_udf.page.hour import hour_of
-from wheel_udf.page.shard_sums import (
-    EDGES_MS,
-    HELD,
-    PAUSED,
-    RESTING,
-    SUMS_SCHEMA,
-    sums_of_entries,
-    sums_of_operations,
+from wheel_udf.page.shard_next import (
+    MOST_NEXT,
+    NEXT_SCHEMA,
+    SHARD_SCHEMA,
+    entries_of_shard,
+    operations_of_shard,
 )
+from wheel_udf.page.shard_sums import EDGES_MS, HELD, PAUSED, RESTING
 from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts
 from wheel_udf.pending.entries import pending
@@ -114,7 +114,8 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
     Returns:
         ``runs`` (whether the job does), ``clock_ms``, ``next_due_ms``, ``pending``, ``far`` (what the store holds, as
         far as the shards were informed), ``counts`` by outcome, ``cells`` (level, slot, rows), ``steps`` (destination
-        to step to rows), ``resting`` and ``held`` (of a purgatory), ``paused`` (series).
+        to step to rows), ``resting`` and ``held`` (of a purgatory), ``paused`` (series), ``next`` (the entries of the
+        state that are due next, in order: ``schedule_id``, ``due_ms``, ``destination``, ``is_series``).
 
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
@@ -132,8 +133,9 @@ def read_wheel(subject: Subject) -> dict[str, Any]:
         "far": sum(head.get("far", 0) for head in heads),
         "counts": {name: sum(head[name] for head in heads) for name in counted},
     }
-    sums = _sums(subject, clock_ms) if clock_ms is not None else []
-    return found | by_place(sums)
+    rows = _rows_of_shards(subject, clock_ms) if clock_ms is not None else []
+    sums = by_place(row for row in rows if row["due_ms"] is None)
+    return found | sums | {"next": next_due(row for row in rows if row["due_ms"] is not None)}
 
 
 def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -152,11 +154,17 @@ def by_place(sums: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _sums(subject: Subject, clock_ms: int) -> list[dict[str, Any]]:
-    count = sums_of_operations if subject.is_purgatory else sums_of_entries
-    of_shard = partial(count, geometry=subject.geometry, clock_ms=clock_ms)
-    rows = from_state(subject.spark, subject.query, of_shard, SUMS_SCHEMA)
-    keys = ("level", "slot", "destination", "step")
+def next_due(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of all shards that are due next, of rows of :data:`.shard_next.NEXT_SCHEMA`."""
+    found = heapq.nsmallest(MOST_NEXT, rows, key=lambda row: (row["due_ms"], row["schedule_id"]))
+    return [{name: row[name] for name in NEXT_SCHEMA.names} for row in found]
+
+
+def _rows_of_shards(subject: Subject, clock_ms: int) -> list[dict[str, Any]]:
+    read = operations_of_shard if subject.is_purgatory else entries_of_shard
+    of_shard = partial(read, geometry=subject.geometry, clock_ms=clock_ms)
+    rows = from_state(subject.spark, subject.query, of_shard, SHARD_SCHEMA)
+    keys = [name for name in SHARD_SCHEMA.names if name != "rows"]
     return [row.asDict() for row in rows.groupBy(*keys).agg(F.sum("rows").alias("rows")).collect()]
 
 

@@ -104,7 +104,7 @@ def serve(subject: Subject, access: Access, print_line: PrintLine) -> None:
         ConfigError: As :class:`PageServer`.
     """
     with PageServer(subject, access) as server:
-        acts = "cancel, move and reroute are on" if access.allow_acts else "for looking only"
+        acts = "acts are on" if access.allow_acts else "for looking only"
         token = ", asks for the token" if access.token is not None else ""
         print_line(f"{server.url} ({acts}{token}); Ctrl-C ends it")
         if access.token is not None and not is_loopback(access.address):

@@ -22,7 +22,7 @@ from wheel_udf.page import charts
 from wheel_udf.page.hour import MINUTE_MS
 from wheel_udf.page.subject import Subject
 from wheel_udf.page.tiles import Figures, clock_ms, source, state, tiles, value_of
-from wheel_udf.page.words import bytes_text, count_text, when_text
+from wheel_udf.page.words import bytes_text, count_text, until_text, when_text
 
 _MOST_DESTINATIONS: Final = 12
 _STORE_COUNTS: Final = "from metadata: replaced and cancelled entries count until their window is handed over"
@@ -35,6 +35,7 @@ def overview(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         "tiles": tiles(subject, figures, now_ms),
         "wheel": wheel(subject, figures, now_ms),
         "forecast": forecast(subject, figures, now_ms),
+        "next_due": next_due(subject, figures, now_ms),
         "destinations": destinations(subject, figures, now_ms),
         "hour": hour(subject, figures, now_ms),
         "rejects": rejects(figures, now_ms),
@@ -100,6 +101,24 @@ def forecast(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         return {"source": about, "chart": None}
     base = value_of(figures, "exact") or value_of(figures, "wheel") or {}
     return {"source": about, "chart": charts.forecast(series, base.get("clock_ms") or now_ms)}
+
+
+def next_due(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
+    """The entries that are due next. In the tiered mode those of the state that are due before the store's cursor: what
+    is in the store is due after it.
+    """
+    found, store = value_of(figures, "wheel"), value_of(figures, "store")
+    kind = "exact, of the near entries" if subject.is_tiered else "exact"
+    card: dict[str, Any] = {"source": source(figures["wheel"], now_ms, kind), "rows": None, "note": None}
+    if found is None:
+        return card
+    rows = found["next"]
+    if store is not None and store["rows"] and store["cursor_ms"] is not None:
+        rows = [row for row in rows if row["due_ms"] < store["cursor_ms"]]
+        far, since = count_text(store["rows"]), when_text(store["cursor_ms"])
+        card["note"] = f"in the store: {far} rows, due at {since} UTC or later; not in this list"
+    now = clock_ms(subject, found, now_ms)
+    return card | {"rows": [row | {"in": until_text(row["due_ms"], now)} for row in rows]}
 
 
 def destinations(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:

@@ -25,13 +25,14 @@ def rendered(script: Path) -> nbformat.NotebookNode:
     return nbformat.read(script.with_suffix(".ipynb"), as_version=4)
 
 
-def test_there_are_five_notebooks_and_each_is_rendered() -> None:
+def test_there_are_six_notebooks_and_each_is_rendered() -> None:
     assert [path.stem for path in SCRIPTS] == [
         "01_tour_of_the_wheel",
         "02_a_day_of_departures",
         "03_pending_as_a_table",
         "04_the_purgatory_by_example",
         "05_choosing_a_wheel",
+        "06_again",
     ]
     assert sorted(FOLDER.glob("*.ipynb")) == [path.with_suffix(".ipynb") for path in SCRIPTS]
 

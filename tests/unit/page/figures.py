@@ -20,6 +20,12 @@ def subject_of(mode: str = "direct", clock: str = "event") -> Subject:
     return Subject("reminders", mode, *cast("list[Any]", [None] * 2), lambda: cast("Any", None), GEOMETRY, *cast("list[Any]", [None] * 2), clock)  # fmt: skip
 
 
+def next_of(name: str, ahead_ms: int, *, is_series: bool = False) -> dict[str, Any]:
+    """An entry that is due so many ms from now."""
+    due_ms = NOW_MS + ahead_ms
+    return {"schedule_id": name, "due_ms": due_ms, "destination": "sms", "is_series": is_series}
+
+
 def wheel_of(**others: Any) -> dict[str, Any]:
     """Three entries in the state: two due within 3 s, one within the minute."""
     found = {
@@ -34,6 +40,7 @@ def wheel_of(**others: Any) -> dict[str, Any]:
         "resting": 0,
         "held": 0,
         "paused": 0,
+        "next": [next_of("a", 2_000), next_of("b", 2_500), next_of("c", 50_000, is_series=True)],
     }
     return found | others
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.page.figures import NOW_MS, STORE, figures_of, line, subject_of, watch_of, wheel_of
+from tests.unit.page.figures import NOW_MS, STORE, figures_of, line, next_of, subject_of, watch_of, wheel_of
 from wheel_udf.page import tiles, views
 from wheel_udf.page.app import Page, make_app
 from wheel_udf.page.guard import Access
@@ -152,3 +152,27 @@ def test_the_last_hour_is_drawn_as_a_bar_and_a_mark_for_each_minute_and_lines_of
 def test_rejects_that_are_in_no_table_are_not_read() -> None:
     card = views.rejects(figures_of(rejects={"codes": {}, "samples": [], "elsewhere": "kafka"}), NOW_MS)
     assert (card["elsewhere"], card["codes"]) == ("kafka", {})
+
+
+def test_the_entries_that_are_due_next_come_with_their_distance_and_series_are_marked() -> None:
+    html = rendered(figures_of())
+    row = "<td><time>2026-01-01 10:00:{}</time></td><td>{}</td> <td>{}</td> <td>{}</td>"
+    sms, tag = '<bdi class="literal">sms</bdi>', ' <span class="tag">series</span>'
+    assert row.format("02", "in 2 s", '<bdi class="literal">a</bdi>', sms) in html
+    assert row.format("50", "in 50 s", f'<bdi class="literal">c</bdi>{tag}', sms) in html
+    assert "Nothing is due" in rendered(figures_of(wheel=wheel_of(next=[])))
+
+
+def test_the_tiered_mode_lists_what_is_due_before_all_that_is_in_the_store() -> None:
+    found = [next_of("near", 2_000), next_of("far series", 600_000, is_series=True)]
+    figures = figures_of(
+        wheel=wheel_of(next=found), store=STORE | {"cursor_ms": NOW_MS + 400_000}, exact=None
+    )
+    card = views.next_due(subject_of("tiered"), figures, NOW_MS)
+    assert [row["schedule_id"] for row in card["rows"]] == ["near"]
+    assert (
+        card["note"] == "in the store: 1,000 rows, due at 2026-01-01 10:06:40 UTC or later; not in this list"
+    )
+    empty = figures_of(wheel=wheel_of(next=found), store=STORE | {"rows": 0}, exact=None)
+    card = views.next_due(subject_of("tiered"), empty, NOW_MS)
+    assert ([row["in"] for row in card["rows"]], card["note"]) == (["in 2 s", "in 10 min"], None)
