@@ -151,7 +151,7 @@ def test_another_layout_or_format_is_refused_and_both_are_said(spark: SparkSessi
         SlotStore.open(spark, store.path, other, create=True)
 
     spark.sql(f"ALTER TABLE delta.`{store.path}` SET TBLPROPERTIES ('wheel_udf.format_version' = '7')")
-    with pytest.raises(GeometryChangedError, match=r"another format.*'7'; rule: 3"):
+    with pytest.raises(GeometryChangedError, match=r"another format.*'7'; rule: 4"):
         SlotStore.open(spark, store.path, LAYOUT, create=True)
 
 
