@@ -14,7 +14,9 @@ level, 4 ids, due times within 40 ms, memories of 5 or 20 ms, so that versions c
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.core import Command
@@ -162,6 +164,66 @@ def _numbered(steps: list[Step]) -> list[Step]:
 
 def _with_offset(command: Command, offset: int) -> Command:
     return Command(**{**command.__dict__, "seq": offset})
+
+
+# ---- policies ------------------------------------------------------------------------------------
+
+_SERIES_IDS = "stu"
+
+
+def policy_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the direct mode with series, retries and rates."""
+    work = random.Random(f"policy workload {seed // SCHEDULES}")
+    settings = _settings(work) | {
+        "clock": work.choices(("processing", "event"), (5, 1))[0],
+        "retries": work.choice((None, (2, 3, True), (2, 3, False), (3, 2, True))),
+        "rates": work.choice((None, None, (5, 2, ("right",)), (10, 3, ("right",)))),
+    }
+    if settings["retries"] and work.random() < 0.3:
+        settings["rates"] = (5, 2, work.choice((("flaky",), ("right", "flaky"))))
+    kinds = work.choice(("series", "one-shots", "both", "both"))
+    versions = {name: [*range(1, 40)] for name in _IDS + _SERIES_IDS}
+    rounds = [
+        _policy_round(work, number, settings, kinds, versions) for number in range(work.randint(3, 6))
+    ]
+    how = random.Random(f"policy schedule {seed}")
+    steps: list[Step] = []
+    for each in rounds:
+        steps += [*each, *_run(how, settings)]
+    return settings, steps
+
+
+def _policy_round(
+    work: random.Random, number: int, settings: dict[str, Any], kinds: str, versions: dict[str, list[int]]
+) -> list[Step]:
+    now_ms, steps = START_MS + 8 * number, []
+    places = ("left", "right", *(("flaky", "flaky") if settings["retries"] else ()))
+    for _ in range(work.choice((0, 1, 2, 3, 4) if number else (2, 3, 5))):
+        is_series = kinds == "series" or (kinds == "both" and work.random() < 0.5)
+        name = work.choice(_SERIES_IDS if is_series else _IDS)
+        command = Command(
+            name,
+            op=int(work.random() < 0.2),
+            seq=versions[name].pop(0),
+            due_ms=0 if is_series else now_ms + work.choice(_DUES),
+            to=work.choice(places),
+            lateness_ms=work.choice((None, None, None, None, 0, 6)),
+            said_ms=now_ms + work.choice((-3, 0, 0, 2)),
+            bad=work.random() < 0.04,
+        )
+        steps.append(("send", replace(command, **_series(work, now_ms)) if is_series else command))
+    return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.85 else ("jump", work.choice((-7, -1, 15)))]
+
+
+def _series(work: random.Random, now_ms: int) -> dict[str, Any]:
+    """What a series has more than a schedule."""
+    told: dict[str, Any] = {"repeat": f"every {work.choice((2, 5, 7, 7, 7))} ms", "time_zone": "UTC"}
+    told |= work.choice(({}, {}, {"on_missed": "none"}, {"on_missed": "all"}, {"on_missed": "all", "most": 2}))
+    told |= work.choice(({}, {"count": work.choice((1, 2, 4))}, {"until_ms": now_ms + work.choice((-2, 9, 30))}))
+    return {
+        "repeat": json.dumps(told),
+        "starts_ms": None if work.random() < 0.7 else now_ms + work.choice((-9, -2, 0, 4, 20)),
+    }
 
 
 # ---- tiered --------------------------------------------------------------------------------------

@@ -309,6 +309,8 @@ class SeriesModel(HeapModel):
         released = dict.fromkeys(due, 0)
         while heap and (limit is None or len(fired) + len(missed) < limit):
             *_, name, row = heapq.heappop(heap)
+            if not self._leaves(row):
+                continue
             released[name] += 1
             plan = due[name]
             if plan is not None and released[name] > len(plan.firings):
@@ -334,6 +336,10 @@ class SeriesModel(HeapModel):
         fired.sort(key=_oldest_first)
         late.sort(key=_oldest_first)
         return fired, [*late, *self.dropped]
+
+    def _leaves(self, row: Row) -> bool:  # noqa: ARG002  # of the protocol
+        """Whether a due row is let through; of the rows of a series, none behind one that is not."""
+        return True
 
     def _planned(self, entry: Command, now: int) -> Due | None:
         """What of a series is due; None for an entry that is none."""
