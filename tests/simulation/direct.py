@@ -145,6 +145,9 @@ class DirectWorld(World):
     query: Query | None = None
     acts: list[Acted] = field(default_factory=list)
 
+    MOST_BATCHES: ClassVar = 60
+    """So many batches come one after the other at the same instant, at most."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.settings = {**DEFAULTS, **self.settings}
@@ -346,7 +349,7 @@ class DirectWorld(World):
         check(self.oracle.read_to == len(self.input), "not all input was read")
 
     def _to_the_end(self) -> None:
-        for _ in range(60):
+        for _ in range(self.MOST_BATCHES):
             if self._run_until({"committed", "idle"}) == "idle":
                 return
         check(False, "batch follows batch without an end")

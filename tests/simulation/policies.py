@@ -33,8 +33,8 @@ from wheel_udf.policies.retries import RETURNED_SCHEMA
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
 _COLLECTED = pa.schema([("part", pa.int32()), ("shard", pa.int32()), *RETURNED_SCHEMA])
-_TOKENS = -2
-"""Place of the tokens in a state row."""
+_CLOCK, _TOKENS = 2, -2
+"""Places in a state row."""
 
 
 def outcome_of(row: Row, batch_id: int) -> Outcome:
@@ -115,7 +115,13 @@ class PolicyDelivery(Delivery):
 
     def _computed(self, results: dict[int, Result], plan: Plan) -> None:
         rows = {shard: [shown(row) for row in result.rows] for shard, result in results.items()}
-        self.world.oracle.ran(plan.batch_id, rows)
+        clocks_ms = {shard: each.state[_CLOCK] for shard, each in results.items() if each.state is not None}
+        self.world.oracle.ran(plan.batch_id, rows, clocks_ms)
+
+    def _post(self, results: list[Result], plan: Plan, *, held_input: bool | None) -> None:
+        # A zombie has a board of its own: the folder of its driver.
+        if self.world.live is not None and self.world.live.number == self.world.process:
+            super()._post(results, plan, held_input=held_input)
 
     # ---- sinks ---------------------------------------------------------------------------------------
 
@@ -188,6 +194,7 @@ class PolicyWorld(DirectWorld):
     """A world with one query of the direct mode, with policies."""
 
     asked: list[Row] = field(default_factory=list)
+    MOST_BATCHES: ClassVar = 200
     _more_of_clock: ClassVar[dict[str, Any]] = {"returns": True}
 
     def __post_init__(self) -> None:
@@ -225,6 +232,7 @@ class PolicyWorld(DirectWorld):
         super().finish()
         self._end()
         if self.settings.get("rates"):
-            self.take(("wait", 600))
-            self._to_the_end()
+            for _ in range(4):
+                self.take(("wait", 60))
+                self._to_the_end()
         self.oracle.ended(self.written())

@@ -78,6 +78,7 @@ class PolicyModel(SeriesModel):
         self.dead: list[Row] = []
         self._left: Counter[Key] = Counter()
         self._tried: dict[str, Command] = {}
+        self._held: dict[str, tuple[int, int]] = {}
 
     @property
     def unexplained(self) -> list[Key]:
@@ -85,15 +86,19 @@ class PolicyModel(SeriesModel):
         return [*self._left.elements()]
 
     @property
+    def holds(self) -> bool:
+        """Whether an entry has found no token yet."""
+        return bool(self._held)
+
+    @property
     def next_due_ms(self) -> int | None:
         """When the next entry is due that nothing but time holds back."""
         free = [each for each in self.waiting.values() if each["destination"] not in self.rated]
         return min((entry["deliver_at_ms"] for entry in free), default=None)
 
-    def overdue(self, since_ms: int) -> list[str]:
-        """The entries of destinations with a rate that were due at an instant."""
-        held = [each for each in self.waiting.values() if each["destination"] in self.rated]
-        return [each["schedule_id"] for each in held if each["deliver_at_ms"] <= since_ms]
+    def held_since(self, instant_ms: int) -> list[str]:
+        """The entries that a rate has held back since then, or for longer."""
+        return [name for name, (_, since_ms) in self._held.items() if since_ms <= instant_ms]
 
     def policy_batch(
         self,
@@ -171,7 +176,21 @@ class PolicyModel(SeriesModel):
         for name, each in held.items():
             if self.waiting.get(name) is each:
                 self.waiting[name] = before[name]
+        self._note_held(now)
         return [self._with_attempt(row) for row in fired], [self._with_attempt(row) for row in missed]
+
+    def _note_held(self, now: int) -> None:
+        """Notes since when entries have found no token; a series that goes on, or a new version, begins anew."""
+        due = {
+            name: each["seq"] * 2**32 + (each.get("occurrence") or 0)
+            for name, each in self.waiting.items()
+            if each["destination"] in self.rated and each["deliver_at_ms"] <= now
+        }
+        before = self._held
+        self._held = {
+            name: before[name] if name in before and before[name][0] == version else (version, now)
+            for name, version in due.items()
+        }
 
     def _with_attempt(self, row: Row) -> Row:
         entry = self._tried[row["schedule_id"]]

@@ -219,7 +219,8 @@ def _series(work: random.Random, now_ms: int) -> dict[str, Any]:
     """What a series has more than a schedule."""
     told: dict[str, Any] = {"repeat": f"every {work.choice((2, 5, 7, 7, 7))} ms", "time_zone": "UTC"}
     told |= work.choice(({}, {}, {"on_missed": "none"}, {"on_missed": "all"}, {"on_missed": "all", "most": 2}))
-    told |= work.choice(({}, {"count": work.choice((1, 2, 4))}, {"until_ms": now_ms + work.choice((-2, 9, 30))}))
+    ends = {"count": work.choice((1, 2, 4))}, {"until_ms": now_ms + work.choice((-2, 9, 30))}
+    told |= work.choice(({}, *ends) if told.get("on_missed") != "all" else ends)
     return {
         "repeat": json.dumps(told),
         "starts_ms": None if work.random() < 0.7 else now_ms + work.choice((-9, -2, 0, 4, 20)),

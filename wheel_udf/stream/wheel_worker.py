@@ -321,6 +321,7 @@ class WheelWorker(ShardWorker):
         ]  # fmt: skip
         if dead.num_rows:
             to = {"destination": dead_to.drop_null(), "origin": dead["destination"]}
+            to["occurrence"] = dead["occurrence"].fill_null(NO_LONG)
             parts.append(
                 _rows(schema, "dead", dead, fired_at_ms=step.clock_ms, detail=_amend_of(dead),
                       **{**_tried(dead), "attempt": dead["attempt"], "dead_reason": dead["dead_reason"], **to})
