@@ -186,7 +186,8 @@ class WheelWorker(ShardWorker):
             policies=policies,
             fires=fires,
         )
-        holds = self.holds(state, step.clock_ms, rows)
+        # A series that is refused is input, too, though the step has not seen it.
+        holds = self.holds(state, step.clock_ms, rows) or (no_series is not None and not step.changed)
         state, rejects = step.state, rows.rejected.num_rows
         if holds:
             state = replace(state, clock_ms=step.clock_ms)
@@ -200,7 +201,7 @@ class WheelWorker(ShardWorker):
             state = state.counting(superseded=late, occurrences_skipped=skipped)
         if no_series is not None:
             state = state.counting(rejected=no_series.num_rows)
-        if step.changed or rejects or holds or late or no_series is not None:
+        if step.changed or rejects or holds or late:
             group.update(row_of(state, self.shards, before))
         dead_to = self.retries.dead_letters_of(step.dead["destination"])
         received = rows.received + of_tick.num_rows - _reported(commands)
