@@ -244,7 +244,9 @@ class DirectWorld(World):
         courier.prepare()
         yield "acts posted"
         limit = getattr(getattr(config, "limits", None), "fired_per_batch", None)
-        reader = ClockReader(clock, config.wheel.shards, self.board, frame, limit=limit, **self._more_of_clock)  # type: ignore[arg-type]
+        reader = ClockReader(
+            clock, config.wheel.shards, self.board, frame, limit=limit, **self._more_of_clock
+        )  # type: ignore[arg-type]
         if self.fault == "a lost hint counts as idle":
             reader.pace = _IdleWithoutAnswers(clock, config.wheel.shards)  # type: ignore[arg-type]
         worker = self._worker(config, clock)

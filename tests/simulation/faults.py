@@ -50,4 +50,10 @@ POLICIES = {
     "what comes back is lost at a restart": "what could not be delivered is posted, and not kept in the checkpoint",
     "the tokens are full again after a restart": "a process begins with the saved tokens of a pause",
 }
-FAULTS = {"direct": DIRECT, "policies": POLICIES, "tiered": TIERED, "backlog": BACKLOG, "purgatory": PURGATORY}
+FAULTS = {
+    "direct": DIRECT,
+    "policies": POLICIES,
+    "tiered": TIERED,
+    "backlog": BACKLOG,
+    "purgatory": PURGATORY,
+}

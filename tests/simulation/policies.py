@@ -21,7 +21,7 @@ import pyarrow as pa
 from tests.simulation.core import Group, Result
 from tests.simulation.delivery_model import Delivery
 from tests.simulation.direct import CHECKPOINT, DirectWorld
-from tests.simulation.oracle import FLAKY, Row, shard_of
+from tests.simulation.oracle import FLAKY, Row, check, shard_of
 from tests.simulation.policy_model import Outcome, Policy, key_of
 from tests.simulation.policy_oracle import DEAD, PolicyOracle, Rated
 from tests.simulation.spark_model import Plan, Steps
@@ -33,6 +33,7 @@ from wheel_udf.policies.retries import RETURNED_SCHEMA
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
 _COLLECTED = pa.schema([("part", pa.int32()), ("shard", pa.int32()), *RETURNED_SCHEMA])
+_TOKENS_MORE = 10
 _CLOCK, _TOKENS = 2, -2
 """Places in a state row."""
 
@@ -85,7 +86,11 @@ class PolicyDelivery(Delivery):
         if not self.worker.retries:  # type: ignore[attr-defined]
             return
         self.returns = SimulatedReturns(
-            CHECKPOINT, self.world.board, frame, self.worker.shards, self.worker.retries  # type: ignore[attr-defined]
+            CHECKPOINT,
+            self.world.board,
+            frame,
+            self.worker.shards,
+            self.worker.retries,  # type: ignore[attr-defined]
         )
         self.returns.prepare()
         if self.world.fault == "an attempt counts twice":
@@ -228,11 +233,16 @@ class PolicyWorld(DirectWorld):
         return {**super().written(), FLAKY: self.asked}
 
     def finish(self) -> None:
-        """See :meth:`DirectWorld.finish`; rows of destinations with a rate take longer."""
+        """See :meth:`DirectWorld.finish`; then as many tokens more as a few rows need that wait for one."""
         super().finish()
-        self._end()
-        if self.settings.get("rates"):
-            for _ in range(4):
-                self.take(("wait", 60))
-                self._to_the_end()
+        if not self.settings.get("rates"):
+            return
+        period_ms, *_ = self.settings["rates"]
+        held = self.oracle.held()
+        for _ in range(_TOKENS_MORE):
+            self.take(("wait", period_ms * self.settings["shards"]))
+            self._to_the_end()
+        starved = held & self.oracle.held()
+        is_few = len(held) <= _TOKENS_MORE // 2 and self.settings["clock"] == "processing"
+        check(not (starved and is_few), f"held back though there were tokens: {starved}, since")
         self.oracle.ended(self.written())

@@ -1,4 +1,4 @@
-"""The heap of a wheel with series, retries and rates: :class:`tests.unit.wheel.series_model.SeriesModel`, and
+"""The heap of a wheel with series, retries and rates. Beyond :class:`tests.unit.wheel.series_model.SeriesModel`:
 
 ::
 
@@ -96,9 +96,10 @@ class PolicyModel(SeriesModel):
         free = [each for each in self.waiting.values() if each["destination"] not in self.rated]
         return min((entry["deliver_at_ms"] for entry in free), default=None)
 
-    def held_since(self, instant_ms: int) -> list[str]:
-        """The entries that a rate has held back since then, or for longer."""
-        return [name for name, (_, since_ms) in self._held.items() if since_ms <= instant_ms]
+    @property
+    def held_since(self) -> list[tuple[str, int]]:
+        """The entries that a rate holds back, and since when."""
+        return [(name, since_ms) for name, (_, since_ms) in self._held.items()]
 
     def policy_batch(
         self,

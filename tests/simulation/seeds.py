@@ -183,9 +183,7 @@ def policy_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
         settings["rates"] = (5, 2, work.choice((("flaky",), ("right", "flaky"))))
     kinds = work.choice(("series", "one-shots", "both", "both"))
     versions = {name: [*range(1, 40)] for name in _IDS + _SERIES_IDS}
-    rounds = [
-        _policy_round(work, number, settings, kinds, versions) for number in range(work.randint(3, 6))
-    ]
+    rounds = [_policy_round(work, number, settings, kinds, versions) for number in range(work.randint(3, 6))]
     how = random.Random(f"policy schedule {seed}")
     steps: list[Step] = []
     for each in rounds:
@@ -211,14 +209,21 @@ def _policy_round(
             said_ms=now_ms + work.choice((-3, 0, 0, 2)),
             bad=work.random() < 0.04,
         )
-        steps.append(("send", replace(command, **_series(work, now_ms)) if is_series else command))
-    return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.85 else ("jump", work.choice((-7, -1, 15)))]
+        if is_series and not command.op:
+            command = replace(command, **_series(work, now_ms))
+        steps.append(("send", command))
+    return [
+        *steps,
+        ("wait", work.choice(_WAITS)) if work.random() < 0.85 else ("jump", work.choice((-7, -1, 15))),
+    ]
 
 
 def _series(work: random.Random, now_ms: int) -> dict[str, Any]:
     """What a series has more than a schedule."""
     told: dict[str, Any] = {"repeat": f"every {work.choice((2, 5, 7, 7, 7))} ms", "time_zone": "UTC"}
-    told |= work.choice(({}, {}, {"on_missed": "none"}, {"on_missed": "all"}, {"on_missed": "all", "most": 2}))
+    told |= work.choice(
+        ({}, {}, {"on_missed": "none"}, {"on_missed": "all"}, {"on_missed": "all", "most": 2})
+    )
     ends = {"count": work.choice((1, 2, 4))}, {"until_ms": now_ms + work.choice((-2, 9, 30))}
     told |= work.choice(({}, *ends) if told.get("on_missed") != "all" else ends)
     return {

@@ -1,7 +1,8 @@
 """Replays a planned batch with the settings that it was planned with.
 
 Settings that change the rows of a batch (:func:`row_settings`: contract, memory, limits, clock, until, destinations
-with their rates and retries, punctual delivery) belong to the batch that was planned with them. Each start records its own in the checkpoint::
+with their rates and retries, punctual delivery) belong to the batch that was planned with them. Each start records its
+own in the checkpoint::
 
     last run        plans batch 7 under its settings, writes one table of two, and is killed
     this start      finds batch 7 planned and not committed, recorded under other settings

@@ -163,7 +163,10 @@ def test_a_dead_letter_of_a_series_has_the_number_of_its_occurrence() -> None:
 def test_what_could_not_be_delivered_comes_back_after_somebody_has_emptied_the_board() -> None:
     # It waited until the next start.
     steps: list[Step] = [
-        ("send", Command("t", seq=3, to="flaky", said_ms=1_000, repeat=EVERY_7_MS.replace(', "count": 2', ""))),
+        (
+            "send",
+            Command("t", seq=3, to="flaky", said_ms=1_000, repeat=EVERY_7_MS.replace(', "count": 2', "")),
+        ),
         ("wait", 30),
         ("batch",),
         ("wipe",),

@@ -205,7 +205,7 @@ class SeriesModel(HeapModel):
         fires: list[tuple[str, int]] = [],  # noqa: B006  # not changed
     ) -> tuple[list[Row], list[Row]]:
         """As of the heap model; `fires` are FIRE_NOW commands: id and seq."""
-        self.refused, self._fires = [], fires
+        self.refused, self._fires, self._ended_in_batch = [], fires, set()
         self._now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         good = [dict(command) for command in commands if not self._is_refused(command, commands)]
         found = super().batch(good, now_ms, limit)
