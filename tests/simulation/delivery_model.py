@@ -32,7 +32,7 @@ from wheel_udf.control.tick import Tick
 from wheel_udf.delivery.report import BatchReport, report_of
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus
-from wheel_udf.stream.worker import ShardWorker
+from wheel_udf.stream.worker import NO_LONG, ShardWorker
 from wheel_udf.tables.table_state import has_batch
 
 REJECTS = "rejects"
@@ -230,4 +230,5 @@ def _row(row: dict[str, Any]) -> Row:
     if row["kind"] == "outcome":
         names = ("group", "op_id", "generation", "outcome", "at_ms", "decided_at_ms")
         return tuple(row[name] for name in names)
-    return row["schedule_id"], row["seq"], amend_of(row), row["deliver_at_ms"], row["fired_at_ms"]
+    once = row["schedule_id"], row["seq"], amend_of(row), row["deliver_at_ms"], row["fired_at_ms"]
+    return once if row["occurrence"] == NO_LONG else (*once, row["occurrence"], row["missed_before"])

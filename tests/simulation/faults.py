@@ -42,6 +42,9 @@ BACKLOG = {
     "rows are released by the clock before theirs": "under the event clock a batch that has read rows without their clock releases them",
     "hand-over without its cursor": TIERED["hand-over without its cursor"],
 }
+SERIES = {
+    "an occurrence is lost at the hand-over": "the row of a series that the wheel has not read is dropped by a hand-over",
+}
 _OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")
 PURGATORY = {name: DIRECT[name] for name in _OF_BOTH}
 POLICIES = {
@@ -54,6 +57,7 @@ FAULTS = {
     "direct": DIRECT,
     "policies": POLICIES,
     "tiered": TIERED,
+    "series": SERIES,
     "backlog": BACKLOG,
     "purgatory": PURGATORY,
 }

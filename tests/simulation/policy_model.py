@@ -1,6 +1,6 @@
-"""The heap of a wheel with series, retries and rates. Beyond :class:`tests.unit.wheel.series_model.SeriesModel`:
+"""The heap of a wheel with series, retries and rates.
 
-::
+It is :class:`tests.unit.wheel.series_model.SeriesModel`, and has more::
 
     what comes back      a command with the next `amend`, due after its wait; without a further attempt a dead letter
     what is held back    for a retry: due when its wait is over, but released with its own due time

@@ -175,7 +175,7 @@ class PolicyOracle(WheelOracle):
         if not mine and not backs and not plan.ticks and shard not in plan.touched:
             check(not left, f"shard {shard} releases {left} without a reason")
             return
-        good = [heap_row(each) | each.series_columns for each in mine if not each.bad]
+        good = [heap_row(each) for each in mine if not each.bad]
         bad = Counter("cancel_rejected" if each.op else "rejected" for each in mine if each.bad)
         self.rejected += bad
         at_ms = plan.now_ms if plan.now_ms is not None else heap_now(heap, self.first_ms)

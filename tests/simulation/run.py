@@ -14,6 +14,7 @@ from tests.simulation.purgatory import PurgatoryWorld
 from tests.simulation.seeds import (
     backlog_steps_of,
     policy_steps_of,
+    series_steps_of,
     steps_of,
     tiered_steps_of,
     watch_steps_of,
@@ -51,6 +52,7 @@ MODES = {
     "direct": Mode(DirectWorld, steps_of),
     "policies": Mode(PolicyWorld, policy_steps_of),
     "tiered": Mode(TieredWorld, tiered_steps_of),
+    "series": Mode(TieredWorld, series_steps_of),
     "backlog": Mode(TieredWorld, backlog_steps_of),
     "purgatory": Mode(PurgatoryWorld, watch_steps_of),
 }

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -197,25 +198,37 @@ def _policy_round(
     now_ms, steps = START_MS + 8 * number, []
     places = ("left", "right", *(("flaky", "flaky") if settings["retries"] else ()))
     for _ in range(work.choice((0, 1, 2, 3, 4) if number else (2, 3, 5))):
-        is_series = kinds == "series" or (kinds == "both" and work.random() < 0.5)
-        name = work.choice(_SERIES_IDS if is_series else _IDS)
-        command = Command(
-            name,
-            op=int(work.random() < 0.2),
-            seq=versions[name].pop(0),
-            due_ms=0 if is_series else now_ms + work.choice(_DUES),
-            to=work.choice(places),
-            lateness_ms=work.choice((None, None, None, None, 0, 6)),
-            said_ms=now_ms + work.choice((-3, 0, 0, 2)),
-            bad=work.random() < 0.04,
-        )
-        if is_series and not command.op:
-            command = replace(command, **_series(work, now_ms))
+        if kinds == "series" or (kinds == "both" and work.random() < 0.5):
+            command = _command_of_series(work, now_ms, versions, places)
+        else:
+            command = _common_command(work, now_ms, work.choice(_IDS), versions, places)
+            command = replace(command, due_ms=now_ms + work.choice(_DUES))
         steps.append(("send", command))
     return [
         *steps,
         ("wait", work.choice(_WAITS)) if work.random() < 0.85 else ("jump", work.choice((-7, -1, 15))),
     ]
+
+
+def _common_command(
+    work: random.Random, now_ms: int, name: str, versions: dict[str, list[int]], places: Sequence[str]
+) -> Command:
+    return Command(
+        name,
+        op=int(work.random() < 0.2),
+        seq=versions[name].pop(0),
+        to=work.choice(places),
+        lateness_ms=work.choice((None, None, None, None, 0, 6)),
+        said_ms=now_ms + work.choice((-3, 0, 0, 2)),
+        bad=work.random() < 0.04,
+    )
+
+
+def _command_of_series(
+    work: random.Random, now_ms: int, versions: dict[str, list[int]], places: Sequence[str]
+) -> Command:
+    command = _common_command(work, now_ms, work.choice(_SERIES_IDS), versions, places)
+    return command if command.op else replace(command, **_series(work, now_ms))
 
 
 def _series(work: random.Random, now_ms: int) -> dict[str, Any]:
@@ -286,6 +299,23 @@ def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int
     count = work.choice((0, 1, 1, 2, 3))
     steps: list[Step] = [("send", _tiered_command(work, now_ms, versions)) for _ in range(count)]
     return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.9 else ("jump", work.choice((-9, 40)))]
+
+
+def series_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the tiered mode with series, beside entries that are not."""
+    settings, _ = tiered_steps_of(seed)
+    settings = {**settings, "limit": None, "pause_at": None, "series": True}
+    work = random.Random(f"series workload {seed // SCHEDULES}")
+    versions = {name: [*range(1, 40)] for name in _IDS + _SERIES_IDS}
+    rounds: list[list[Step]] = []
+    for number in range(work.randint(3, 5)):
+        series = [
+            _command_of_series(work, START_MS + 8 * number, versions, ("left", "right", "topic"))
+            for _ in range(work.choice((1, 1, 2, 3)))
+        ]
+        rounds.append([*(("send", each) for each in series), *_tiered_round(work, number, versions)])
+    how = random.Random(f"series schedule {seed}")
+    return settings, [step for each in rounds for step in (*each, *_tiered_run(how))]
 
 
 def backlog_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
