@@ -26,8 +26,10 @@ from tests.simulation.run import MODES, run_seed
 from tests.simulation.seeds import SCHEDULES
 from tests.simulation.shrink import described, shrunk
 
-_SHARES = {"direct": 9, "tiered": 5, "backlog": 3, "purgatory": 3}
-"""Twentieths of the seeds for each mode; a backlog is the tiered mode under the event clock."""
+_SHARES = {"direct": 7, "policies": 2, "tiered": 4, "series": 1, "backlog": 3, "purgatory": 3}
+"""Twentieths of the seeds for each mode: policies are series, retries and rates in the direct mode; series are those of
+the tiered mode; a backlog is the tiered mode under the event clock.
+"""
 
 _BLOCK = 10 * SCHEDULES
 _MOST_SEEDS = 20_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.simulation.disk import ProcessFailed
-from wheel_udf.control.board import ACTS, STORES, StoreProgress
+from wheel_udf.control.board import ACTS, RETURNED, STORES, StoreProgress
 
 
 class Board:
@@ -23,8 +23,8 @@ class Board:
         self._values[topic.name, key] = value
 
     def get(self, topic: Any, key: str) -> Any:
-        if topic is ACTS and (topic.name, key) not in self._values:
-            raise ProcessFailed(f"act {key} is not on the board")
+        if topic in (ACTS, RETURNED) and (topic.name, key) not in self._values:
+            raise ProcessFailed(f"{topic.name} {key}: not on the board")
         return self._values.get((topic.name, key))
 
     def has(self, topic: Any, key: str) -> bool:

@@ -41,6 +41,8 @@ class Command:
         seq_given: Whether the producer gave the version.
         said_ms: Its event time.
         bad: Whether it cannot be used.
+        repeat: Of a series, its rule as the column ``repeat`` of an entry.
+        starts_ms: Of a series, its beginning; None: its event time.
     """
 
     id: str
@@ -52,6 +54,8 @@ class Command:
     seq_given: bool = True
     said_ms: int = 0
     bad: bool = False
+    repeat: str | None = None
+    starts_ms: int | None = None
 
     def __repr__(self) -> str:
         said = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)[1:] if self._says(each)]
@@ -72,8 +76,23 @@ class Command:
                 "max_lateness_ms": self.lateness_ms,
                 "destination": None if self.op else self.to,
                 "reject": '{"error_code": "bad"}' if self.bad else None,
+                **self.series_columns,
             }
         )
+
+    @property
+    def series_columns(self) -> dict[str, Any]:
+        """What a series has more; it has no due time yet."""
+        if self.repeat is None:
+            return {}
+        own = self.starts_ms is not None
+        return {
+            "deliver_at_ms": None,
+            "repeat": self.repeat,
+            "anchor_ms": self.starts_ms if own else self.said_ms,
+            "last_ms": self.starts_ms - 1 if self.starts_ms is not None else self.said_ms,
+            "spread_ms": 0,
+        }
 
 
 def input_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +165,7 @@ class Core:
         shard: int,
         group: Group,
         rows: tuple[Any, ...],
-        tick: tuple[str, int | None, tuple[str, ...], int | None] | None,
+        tick: Tick | None,
     ) -> Result:
         """One batch of one shard.
 
@@ -155,19 +174,19 @@ class Core:
             shard: The shard.
             group: Its state before the batch, and the batch's times.
             rows: The rows, each with a method ``row`` and ``bad``, ``said_ms``.
-            tick: Run, instant, acts and share of the clock row; None without one.
+            tick: What the clock row brings; None without one.
         """
-        brought = tick[1:] if tick else (None, (), None)
+        brought = replace(tick or Tick(""), run="")
         key = (worker, shard, group.row, rows, brought, group.processing_ms, group.watermark_ms)
         self.calls += 1
         found = self._known.get(key)
         if found is None:
             self.computed += 1
-            found = _computed(worker, shard, group, rows, *brought)
+            found = _computed(worker, shard, group, rows, brought)
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
             self._known[key] = found
-        return found if tick is None else replace(found, status=replace(found.status, run=tick[0]))
+        return found if tick is None else replace(found, status=replace(found.status, run=tick.run))
 
 
 def _computed(
@@ -175,9 +194,7 @@ def _computed(
     shard: int,
     group: Group,
     rows: tuple[Any, ...],
-    instant_ms: int | None,
-    acts: tuple[str, ...],
-    share: int | None,
+    tick: Tick,
 ) -> Result:
     good = [row for row in rows if not row.bad]
     said = [row.said_ms for row in good if row.said_ms is not None]
@@ -186,7 +203,7 @@ def _computed(
         GroupRows(
             good=_table(worker, good),
             rejected=_table(worker, [row for row in rows if row.bad]),
-            tick=Tick("", instant_ms, acts, share=share),
+            tick=tick,
             latest_event_ms=max(said, default=None),
         ),
         group,

@@ -14,7 +14,7 @@ two is a point.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delta.exceptions import ConcurrentTransactionException
@@ -32,11 +32,13 @@ from wheel_udf.control.tick import Tick
 from wheel_udf.delivery.report import BatchReport, report_of
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.status_row import ShardStatus
-from wheel_udf.stream.worker import ShardWorker
+from wheel_udf.stream.worker import NO_LONG, ShardWorker
 from wheel_udf.tables.table_state import has_batch
 
 REJECTS = "rejects"
 _LEAVES = ("fired", "outcome")
+_APART = (*_LEAVES, "dead")
+"""Rows that are no rejects."""
 
 
 @dataclass
@@ -52,6 +54,9 @@ class Delivery:
     query: Query = field(init=False)
     shards: dict[int, ShardStatus] = field(default_factory=dict)
 
+    def prepare(self, frame: str) -> None:
+        """Called before the query starts; `frame` is its name on the board."""
+
     def run(self, plan: Plan, attempt: str) -> Steps:
         """Runs a batch up to, not including, Spark's commit."""
         results: dict[int, Result] = {}
@@ -59,17 +64,21 @@ class Delivery:
         commands = self.world.rows_of(plan)
         for shard, tick, mine in self._groups(plan, commands):
             yield "task"
-            group = self._group(states.get(shard), plan)
+            group = self._group(shard, states.get(shard), plan)
             results[shard] = self._call(shard, group, mine, tick)
             states[shard] = results[shard].state
             # Where executors are on the driver's machine, the worker posts its answer itself.
             self._post([results[shard]], plan, held_input=None)
+        self._computed(results, plan)
         self.query.write_state(attempt, states)
         said = [each.said_ms for each in commands if not each.bad and each.said_ms is not None]
         self.query.latest_event_ms = max(said, default=None)
         yield "state written"
         yield from self._write(results, plan)
         self._report(list(results.values()), plan)
+
+    def _computed(self, results: dict[int, Result], plan: Plan) -> None:
+        """The shards have run."""
 
     def _groups(self, plan: Plan, commands: tuple[Any, ...]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
         start, end = plan.start[0], plan.end[0]
@@ -82,16 +91,14 @@ class Delivery:
         count = self.worker.shards
         for shard in range(count):
             told = Tick.from_text(parts[0].ticks[shard]) if parts else None
-            share = told.share if told else None
-            if self.world.fault == "a replay divides the limit anew" and (limit := self.query.limit):
+            if told and self.world.fault == "a replay divides the limit anew" and (limit := self.query.limit):
                 divided = shares_of(limit, reports_of(self.world.board, self.query.clock.run), count)
-                share = divided[shard] if divided else None
-            tick = (told.run, told.instant_ms, told.acts, share) if told else None
+                told = replace(told, share=divided[shard] if divided else None)
             mine = tuple(each for each in commands if shard_of(each.id, count) == shard)
-            if mine or tick:
-                yield shard, tick, mine
+            if mine or told:
+                yield shard, told, mine
 
-    def _group(self, row: Any, plan: Plan) -> Group:
+    def _group(self, shard: int, row: Any, plan: Plan) -> Group:  # noqa: ARG002  # as all modes
         early_ms = self.world.fault == "fires within the tick"
         if row is not None and self.world.fault == "the clock follows a step back":
             row = (*row[:2], None, *row[3:])
@@ -115,19 +122,28 @@ class Delivery:
         waiting: dict[str, list[Row]] = {}
         for row in rows:
             if row["kind"] in _LEAVES:
-                waiting.setdefault(row["destination"], []).append(_row(row))
-        rejected = [(row["kind"], row.get("schedule_id")) for row in rows if row["kind"] not in _LEAVES]
+                waiting.setdefault(row["destination"], []).append(self._row(row))
+        rejected = [(row["kind"], row.get("schedule_id")) for row in rows if row["kind"] not in _APART]
         if not waiting and not rejected:
             return
         series, rejects = f"{self.app_id}-rejects", self.world.table(REJECTS)
         if self.world.fault == "rejects before tables" and rejected:
             yield from self._write_table(REJECTS, rejected, series, plan)
         if has_batch(rejects.transactions(), series, plan.batch_id):
+            self._keep_again(plan)
             return
         yield from self._write_all(waiting, plan)
+        yield from self._keep(rows, plan)
         if rejected:
             yield "before rejects"
             yield from self._write_table(REJECTS, rejected, series, plan)
+
+    def _keep(self, rows: list[dict[str, Any]], plan: Plan) -> Steps:  # noqa: ARG002  # as all modes
+        """Keeps what comes back; nothing does."""
+        yield from ()
+
+    def _keep_again(self, plan: Plan) -> None:
+        """What comes back of a batch that is complete is kept already."""
 
     def _write_all(self, waiting: dict[str, list[Row]], plan: Plan) -> Steps:
         """Several tables at the same time: a part of each in turn; which one is first differs from batch to batch."""
@@ -161,6 +177,10 @@ class Delivery:
             raise ProcessFailed(f"{to}: {fault}") from fault
         if to != REJECTS:
             self.world.oracle.wrote(to, plan.batch_id, rows, self._shown_ms)
+
+    def _row(self, row: dict[str, Any]) -> Row:
+        """A row as a sink has it."""
+        return _row(row)
 
     @property
     def _shown_ms(self) -> int:
@@ -210,4 +230,5 @@ def _row(row: dict[str, Any]) -> Row:
     if row["kind"] == "outcome":
         names = ("group", "op_id", "generation", "outcome", "at_ms", "decided_at_ms")
         return tuple(row[name] for name in names)
-    return row["schedule_id"], row["seq"], amend_of(row), row["deliver_at_ms"], row["fired_at_ms"]
+    once = row["schedule_id"], row["seq"], amend_of(row), row["deliver_at_ms"], row["fired_at_ms"]
+    return once if row["occurrence"] == NO_LONG else (*once, row["occurrence"], row["missed_before"])

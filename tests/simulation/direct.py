@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -61,6 +61,7 @@ query reads.
 def config_of(mode: str, settings: tuple[tuple[str, Any], ...]) -> Any:
     """The config of a job with these settings, checked by the real loader."""
     of = dict(settings)
+    served = _served(of)
     tiered = {"store": {"path": "data/store"}} if mode == "tiered" else {}
     in_state = {"state_levels": of["state_levels"]} if mode == "tiered" else {}
     memory = "unlimited" if of["memory"] is None else f"{of['memory']} ms"
@@ -77,7 +78,8 @@ def config_of(mode: str, settings: tuple[tuple[str, Any], ...]) -> Any:
             "clock": _clock_section(of["clock"]),
             "source": {"format": "json", "path": "data/in"},
             "contract": {"memory": memory},
-            "destinations": {"*": {"sink": "delta", "path": "data/tables", "create": True}},
+            "destinations": served | {"*": _TABLES},
+            **({"dead_letters": "dead"} if (of.get("retries") or (0,))[-1] else {}),
             "rejects": {"sink": "delta", "path": "data/rejects"},
             "limits": {} if of["limit"] is None else {"fired_per_batch": of["limit"]},
             "checkpoint": CHECKPOINT,
@@ -85,9 +87,27 @@ def config_of(mode: str, settings: tuple[tuple[str, Any], ...]) -> Any:
     )
 
 
+_TABLES: dict[str, Any] = {"sink": "delta", "path": "data/tables", "create": True}
+
+
+def _served(of: dict[str, Any]) -> dict[str, Any]:
+    """The destinations that have a rate, or are tried again."""
+    sinks = {"right": _TABLES, "flaky": {"sink": "http", "url": "https://flaky.example.com"}}
+    found: dict[str, dict[str, Any]] = {}
+    if of.get("retries"):
+        attempts, first_ms, _ = of["retries"]
+        policy = {"policy": "linear", "first": f"{first_ms} ms", "jitter": "none", "attempts": attempts}
+        found["flaky"] = sinks["flaky"] | {"retries": policy, "breaker": {"failures": 0}}
+    if of.get("rates"):
+        period_ms, burst, names = of["rates"]
+        for name in names:
+            found[name] = found.get(name, sinks[name]) | {"rate": f"{1000 / period_ms}/s", "burst": burst}
+    return found
+
+
 def in_config(settings: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Those of the settings that stand in the config file."""
-    names = ("clock", "shards", "size", "levels", "state_levels", "memory", "limit")
+    names = ("clock", "shards", "size", "levels", "state_levels", "memory", "limit", "retries", "rates")
     return tuple((name, settings[name]) for name in names if name in settings)
 
 
@@ -124,6 +144,9 @@ class DirectWorld(World):
     oracle: WheelOracle = field(init=False)
     query: Query | None = None
     acts: list[Acted] = field(default_factory=list)
+
+    MOST_BATCHES: ClassVar = 60
+    """So many batches come one after the other at the same instant, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,11 +244,14 @@ class DirectWorld(World):
         courier.prepare()
         yield "acts posted"
         limit = getattr(getattr(config, "limits", None), "fired_per_batch", None)
-        reader = ClockReader(clock, config.wheel.shards, self.board, frame, limit=limit)  # type: ignore[arg-type]
+        reader = ClockReader(
+            clock, config.wheel.shards, self.board, frame, limit=limit, **self._more_of_clock
+        )  # type: ignore[arg-type]
         if self.fault == "a lost hint counts as idle":
             reader.pace = _IdleWithoutAnswers(clock, config.wheel.shards)  # type: ignore[arg-type]
         worker = self._worker(config, clock)
-        delivery = Delivery(self, CHECKPOINT, worker, identity.app_id, bounded=of["bounded"] and not once)
+        delivery = self._delivery(CHECKPOINT, worker, identity.app_id, bounded=of["bounded"] and not once)
+        delivery.prepare(frame)
         source = _Log(self, of["files"])
         self.query = delivery.query = Query(
             self, CHECKPOINT, reader, source, delivery.run, getattr(clock, "delay_ms", None)
@@ -234,6 +260,11 @@ class DirectWorld(World):
         delivery.query.limit = worker.limit if isinstance(worker, WheelWorker) else None
         yield from delivery.query.life(bounded=of["bounded"] and not once, once=once)
         lease.close()
+
+    _more_of_clock: ClassVar[dict[str, Any]] = {}
+
+    def _delivery(self, *args: Any, **named: Any) -> Delivery:
+        return Delivery(self, *args, **named)
 
     def _worker(self, config: Any, clock: Any) -> WheelWorker:
         """The worker that ``schedule`` passes to Spark."""
@@ -249,7 +280,11 @@ class DirectWorld(World):
             board_folder=None,
             stores=(),
             limit=config.limits.fired_per_batch,
+            **self._more_of_worker(config),
         )
+
+    def _more_of_worker(self, config: Any) -> dict[str, Any]:  # noqa: ARG002  # as all modes
+        return {}
 
     def rows_of(self, plan: Plan) -> tuple[Any, ...]:
         """The rows of a batch."""
@@ -273,7 +308,11 @@ class DirectWorld(World):
             limit=query.limit,
             shares=plan.end[0].get("shares") if plan.ticks else None,
             touched=range(self.oracle.shards) if plan.ticks and "instant_ms" in plan.end[0] else (),
+            **self._more_of_plan(plan),
         )
+
+    def _more_of_plan(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002  # as all modes
+        return {}
 
     def _clock_of(self, plan: Plan) -> int | None:
         kind, instant_ms = self.settings["clock"], plan.end[0].get("instant_ms") if plan.ticks else None
@@ -297,8 +336,8 @@ class DirectWorld(World):
         if kind == "processing":
             self.oracle.idle(self.wall_ms, self.oracle.read_to, len(self.input))
         # A zombie may have planned a batch that this query has not seen.
-        elif kind == "event" and 0 < len(self.oracle.batches) == self.query.position.next_batch:
-            last = self.query.commit_of(len(self.oracle.batches) - 1)
+        elif kind == "event" and 0 < self.oracle.planned_batches == self.query.position.next_batch:
+            last = self.query.commit_of(self.oracle.planned_batches - 1)
             self.oracle.idle(last["nextBatchWatermarkMs"], self.oracle.read_to, len(self.input))
 
     def finish(self) -> None:
@@ -312,7 +351,7 @@ class DirectWorld(World):
         check(self.oracle.read_to == len(self.input), "not all input was read")
 
     def _to_the_end(self) -> None:
-        for _ in range(60):
+        for _ in range(self.MOST_BATCHES):
             if self._run_until({"committed", "idle"}) == "idle":
                 return
         check(False, "batch follows batch without an end")

@@ -12,7 +12,7 @@ The files are those that Spark and this package write, under the same names and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -61,6 +61,10 @@ class Folder:
             return False
         self.replace(name, content)
         return True
+
+    def remove_files(self, folder: str, names: Sequence[str]) -> None:
+        for name in names:
+            self.remove(f"{folder}/{name}")
 
     def remove(self, name: str) -> None:
         at = self._at(name)
@@ -134,7 +138,7 @@ def installed() -> Iterator[None]:
     from tests.simulation.store_model import Log, Transaction
     from wheel_udf.tiered.keeper import FileBounds, Keeper
 
-    rooms = ("identity", "spark_logs", "planned_settings", "act_files")
+    rooms = ("identity", "spark_logs", "planned_settings", "act_files", "returned_files")
     clock = "wheel_udf.control.wall"
     with ExitStack() as stack:
         for room in rooms:

@@ -42,6 +42,22 @@ BACKLOG = {
     "rows are released by the clock before theirs": "under the event clock a batch that has read rows without their clock releases them",
     "hand-over without its cursor": TIERED["hand-over without its cursor"],
 }
+SERIES = {
+    "an occurrence is lost at the hand-over": "the row of a series that the wheel has not read is dropped by a hand-over",
+}
 _OF_BOTH = ("commit before sink", "no transaction check", "state not tied to a batch", "replay reads more")
 PURGATORY = {name: DIRECT[name] for name in _OF_BOTH}
-FAULTS = {"direct": DIRECT, "tiered": TIERED, "backlog": BACKLOG, "purgatory": PURGATORY}
+POLICIES = {
+    "an edit doubles the occurrence at its boundary": "an occurrence is released by the old version of a series and by the new one",
+    "an attempt counts twice": "the report of a batch that is repeated is taken, and that of its repetition too",
+    "what comes back is lost at a restart": "what could not be delivered is posted, and not kept in the checkpoint",
+    "the tokens are full again after a restart": "a process begins with the saved tokens of a pause",
+}
+FAULTS = {
+    "direct": DIRECT,
+    "policies": POLICIES,
+    "tiered": TIERED,
+    "series": SERIES,
+    "backlog": BACKLOG,
+    "purgatory": PURGATORY,
+}

@@ -14,10 +14,12 @@ delivery.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tests.simulation.core import Command
 
-_Name = tuple[str, int]
+_Name = tuple[Any, ...]
+"""Id and seq; of an occurrence of a series, its nominal time, too."""
 
 
 class Deliveries:

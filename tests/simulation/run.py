@@ -9,8 +9,16 @@ from typing import Any
 from tests.simulation.core import Core
 from tests.simulation.direct import DirectWorld
 from tests.simulation.oracle import Undefined, Violation
+from tests.simulation.policies import PolicyWorld
 from tests.simulation.purgatory import PurgatoryWorld
-from tests.simulation.seeds import backlog_steps_of, steps_of, tiered_steps_of, watch_steps_of
+from tests.simulation.seeds import (
+    backlog_steps_of,
+    policy_steps_of,
+    series_steps_of,
+    steps_of,
+    tiered_steps_of,
+    watch_steps_of,
+)
 from tests.simulation.tiered import TieredWorld
 from tests.simulation.world import Step, World
 
@@ -42,7 +50,9 @@ class Mode:
 
 MODES = {
     "direct": Mode(DirectWorld, steps_of),
+    "policies": Mode(PolicyWorld, policy_steps_of),
     "tiered": Mode(TieredWorld, tiered_steps_of),
+    "series": Mode(TieredWorld, series_steps_of),
     "backlog": Mode(TieredWorld, backlog_steps_of),
     "purgatory": Mode(PurgatoryWorld, watch_steps_of),
 }

@@ -14,7 +14,10 @@ level, 4 ids, due times within 40 ms, memories of 5 or 20 ms, so that versions c
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.core import Command
@@ -164,6 +167,84 @@ def _with_offset(command: Command, offset: int) -> Command:
     return Command(**{**command.__dict__, "seq": offset})
 
 
+# ---- policies ------------------------------------------------------------------------------------
+
+_SERIES_IDS = "stu"
+
+
+def policy_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the direct mode with series, retries and rates."""
+    work = random.Random(f"policy workload {seed // SCHEDULES}")
+    settings = _settings(work) | {
+        "clock": work.choices(("processing", "event"), (5, 1))[0],
+        "retries": work.choice((None, (2, 3, True), (2, 3, False), (3, 2, True))),
+        "rates": work.choice((None, None, (5, 2, ("right",)), (10, 3, ("right",)))),
+    }
+    if settings["retries"] and work.random() < 0.3:
+        settings["rates"] = (5, 2, work.choice((("flaky",), ("right", "flaky"))))
+    kinds = work.choice(("series", "one-shots", "both", "both"))
+    versions = {name: [*range(1, 40)] for name in _IDS + _SERIES_IDS}
+    rounds = [_policy_round(work, number, settings, kinds, versions) for number in range(work.randint(3, 6))]
+    how = random.Random(f"policy schedule {seed}")
+    steps: list[Step] = []
+    for each in rounds:
+        steps += [*each, *_run(how, settings)]
+    return settings, steps
+
+
+def _policy_round(
+    work: random.Random, number: int, settings: dict[str, Any], kinds: str, versions: dict[str, list[int]]
+) -> list[Step]:
+    now_ms, steps = START_MS + 8 * number, []
+    places = ("left", "right", *(("flaky", "flaky") if settings["retries"] else ()))
+    for _ in range(work.choice((0, 1, 2, 3, 4) if number else (2, 3, 5))):
+        if kinds == "series" or (kinds == "both" and work.random() < 0.5):
+            command = _command_of_series(work, now_ms, versions, places)
+        else:
+            command = _common_command(work, now_ms, work.choice(_IDS), versions, places)
+            command = replace(command, due_ms=now_ms + work.choice(_DUES))
+        steps.append(("send", command))
+    return [
+        *steps,
+        ("wait", work.choice(_WAITS)) if work.random() < 0.85 else ("jump", work.choice((-7, -1, 15))),
+    ]
+
+
+def _common_command(
+    work: random.Random, now_ms: int, name: str, versions: dict[str, list[int]], places: Sequence[str]
+) -> Command:
+    return Command(
+        name,
+        op=int(work.random() < 0.2),
+        seq=versions[name].pop(0),
+        to=work.choice(places),
+        lateness_ms=work.choice((None, None, None, None, 0, 6)),
+        said_ms=now_ms + work.choice((-3, 0, 0, 2)),
+        bad=work.random() < 0.04,
+    )
+
+
+def _command_of_series(
+    work: random.Random, now_ms: int, versions: dict[str, list[int]], places: Sequence[str]
+) -> Command:
+    command = _common_command(work, now_ms, work.choice(_SERIES_IDS), versions, places)
+    return command if command.op else replace(command, **_series(work, now_ms))
+
+
+def _series(work: random.Random, now_ms: int) -> dict[str, Any]:
+    """What a series has more than a schedule."""
+    told: dict[str, Any] = {"repeat": f"every {work.choice((2, 5, 7, 7, 7))} ms", "time_zone": "UTC"}
+    told |= work.choice(
+        ({}, {}, {"on_missed": "none"}, {"on_missed": "all"}, {"on_missed": "all", "most": 2})
+    )
+    ends = {"count": work.choice((1, 2, 4))}, {"until_ms": now_ms + work.choice((-2, 9, 30))}
+    told |= work.choice(({}, *ends) if told.get("on_missed") != "all" else ends)
+    return {
+        "repeat": json.dumps(told),
+        "starts_ms": None if work.random() < 0.7 else now_ms + work.choice((-9, -2, 0, 4, 20)),
+    }
+
+
 # ---- tiered --------------------------------------------------------------------------------------
 
 
@@ -218,6 +299,23 @@ def _tiered_round(work: random.Random, number: int, versions: dict[str, list[int
     count = work.choice((0, 1, 1, 2, 3))
     steps: list[Step] = [("send", _tiered_command(work, now_ms, versions)) for _ in range(count)]
     return [*steps, ("wait", work.choice(_WAITS)) if work.random() < 0.9 else ("jump", work.choice((-9, 40)))]
+
+
+def series_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
+    """The settings and the steps of a seed of the tiered mode with series, beside entries that are not."""
+    settings, _ = tiered_steps_of(seed)
+    settings = {**settings, "limit": None, "pause_at": None, "series": True}
+    work = random.Random(f"series workload {seed // SCHEDULES}")
+    versions = {name: [*range(1, 40)] for name in _IDS + _SERIES_IDS}
+    rounds: list[list[Step]] = []
+    for number in range(work.randint(3, 5)):
+        series = [
+            _command_of_series(work, START_MS + 8 * number, versions, ("left", "right", "topic"))
+            for _ in range(work.choice((1, 1, 2, 3)))
+        ]
+        rounds.append([*(("send", each) for each in series), *_tiered_round(work, number, versions)])
+    how = random.Random(f"series schedule {seed}")
+    return settings, [step for each in rounds for step in (*each, *_tiered_run(how))]
 
 
 def backlog_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:

@@ -51,6 +51,9 @@ class StoredRow:
     said_ms: int | None = None
     bad: bool = False
     arrived: int = 0
+    repeat: str | None = None
+    anchor_ms: int | None = None
+    last_ms: int | None = None
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -79,6 +82,10 @@ class StoredRow:
                 "max_lateness_ms": self.lateness_ms,
                 "destination": self.to,
                 "reject": '{"error_code": "bad"}' if self.bad else None,
+                "repeat": self.repeat,
+                "anchor_ms": self.anchor_ms,
+                "last_ms": self.last_ms,
+                "spread_ms": None if self.repeat is None else 0,
             }
         )
 
@@ -99,7 +106,8 @@ def stored_rows(
     newest = layout.newest_near_slot(cursor_ms)
     rows: list[StoredRow] = []
     for command in parsed.rows:
-        entry = not command.bad and command.op != CANCEL
+        series = getattr(command, "series_columns", {})
+        entry = not command.bad and command.op != CANCEL and not series
         due_ms = command.due_ms if entry else cursor_ms - 1
         level, slot = placed(layout, due_ms, cursor_ms)
         if level != NEAR and inbox:
@@ -113,12 +121,13 @@ def stored_rows(
             amend=getattr(command, "amend", 0),
             op=command.op,
             seq_given=was_due_ms is None or was_due_ms >= cursor_ms,
-            due_ms=command.due_ms if command.op != CANCEL else None,
+            due_ms=command.due_ms if command.op != CANCEL and not series else None,
             to=command.to if command.op != CANCEL else None,
             lateness_ms=command.lateness_ms,
             said_ms=None if command.bad else command.said_ms,
             bad=command.bad,
             arrived=arrived,
+            **{name: series.get(name) for name in ("repeat", "anchor_ms", "last_ms")},
         )
         rows.append(row)
         if level != NEAR:

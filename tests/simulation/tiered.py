@@ -79,7 +79,8 @@ class TieredWorld(World):
         super().__post_init__()
         self.settings = {**DEFAULTS, "levels": 3, "state_levels": 1, **self.settings}
         self.store = StoreTable(self)
-        self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], 0)
+        has_series = self.settings.get("series", False)
+        self.oracle = WheelOracle(self.settings["shards"], self.settings["memory"], 0, has_series=has_series)
 
     # ---- steps ---------------------------------------------------------------------------------------
 

@@ -95,6 +95,11 @@ class ReturnedFiles:
         self._files.remove_files(_FOLDER, [f"{number}.json" for number in numbers if number < self.taken])
         return found
 
+    def waiting(self) -> dict[int, Returned]:
+        """The files from `taken` up to `next`, by number."""
+        found = {number: self._read(number) for number in range(self.taken, self.next)}
+        return {number: each for number, each in found.items() if each is not None}
+
     def keep(self, returned: Returned) -> int:
         """Writes the next file; returns its number."""
         content = json_bytes({"batch": returned.batch, "rows": dict(returned.rows)})

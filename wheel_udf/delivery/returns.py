@@ -82,6 +82,19 @@ class ReturnedRows:
     def begin(self, query_id: str, clock_ms: int) -> None:
         """Begins a batch."""
         self.query_id, self.clock_ms, self.returned = query_id, clock_ms, 0
+        if self._files.taken < self._files.next and not self._is_posted(self._files.next - 1):
+            self._post_again()
+
+    def _is_posted(self, number: int) -> bool:
+        return self._board.has(RETURNED, f"{self.query_id}/{number}")
+
+    def _post_again(self) -> None:
+        """Posts what no committed batch has taken, and what rests: the board was emptied."""
+        self._files.forget()
+        for number, each in self._files.waiting().items():
+            self._post(number, each)
+        if resting := dict(self.breakers.closed_until()):
+            self._board.put(BREAKERS, self.query_id, Resting(resting))
 
     def takes(self, destination: str) -> bool:
         """Whether rows of this destination come back."""

@@ -1,7 +1,8 @@
 """Replays a planned batch with the settings that it was planned with.
 
-Settings that change the rows of a batch (:func:`row_settings`: contract, memory, limits, clock, until, destinations,
-punctual delivery) belong to the batch that was planned with them. Each start records its own in the checkpoint::
+Settings that change the rows of a batch (:func:`row_settings`: contract, memory, limits, clock, until, destinations
+with their rates and retries, punctual delivery) belong to the batch that was planned with them. Each start records its
+own in the checkpoint::
 
     last run        plans batch 7 under its settings, writes one table of two, and is killed
     this start      finds batch 7 planned and not committed, recorded under other settings
@@ -33,6 +34,7 @@ from wheel_udf.job.compose import identity_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig
 from wheel_udf.job.models.section import adapters_of
+from wheel_udf.job.models.service import ServedConfig
 from wheel_udf.job.models.sink import AnySink, RejectsConfig, SinkConfig
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
 
@@ -43,13 +45,17 @@ _CONTRACTS = {"source": COMMAND_FIELDS, "operations": OPERATION_COLUMNS, "events
 
 
 _PLACE: Final = {"sink", "path", "topic"}
+_SERVICE: Final = {"rate", "burst", "on_undeliverable", "retries"}
+"""Which rows a destination gets, and when; recorded of those that have a rate or are tried again."""
+_DEAD_LETTERS: Final = "dead_letters"
 _MEANING: Final = {"columns", "where"}
 _SECTIONS: Final = ("contract", "clock", "limits", "levels", "delivery")
 _INCLUDED: Final[dict[str, Any]] = {
     **dict.fromkeys((*_SECTIONS, "watch"), True),
     **dict.fromkeys(("operations", "events"), _MEANING),
-    "destinations": {"__all__": _PLACE},
+    "destinations": {"__all__": _PLACE | _SERVICE},
     "rejects": _PLACE,
+    _DEAD_LETTERS: True,
 }
 _EXCLUDED: Final[dict[str, Any]] = {"clock": {"heartbeat_ms"}, "levels": {"paused"}}
 
@@ -60,6 +66,13 @@ def row_settings(config: AnyConfig, until_ms: int | None) -> dict[str, Any]:
     Of sources and sinks, options are not among them, except ``endingOffsets``: they may hold secrets.
     """
     settings = config.model_dump(mode="json", by_alias=True, include=_INCLUDED, exclude=_EXCLUDED)
+    if settings.get(_DEAD_LETTERS) is None:
+        settings.pop(_DEAD_LETTERS, None)
+    for name, sink in settings["destinations"].items():
+        comes_back = config.destinations[name].comes_back
+        for key in _SERVICE:
+            if sink.get(key) is None or (key == "retries" and not comes_back):
+                sink.pop(key, None)
     options = config.source.options if isinstance(config, SchedulerConfig) else {}
     ends = {_ENDING_OFFSETS: kafka_options.option(options, _ENDING_OFFSETS)}
     return settings | ends | {"until_ms": until_ms}
@@ -81,6 +94,7 @@ def with_row_settings(config: SchedulerConfig, recorded: Mapping[str, Any]) -> S
         name: _sink_of_then(SinkConfig, config.destinations.get(name), sink, f"destinations.{name}")
         for name, sink in recorded["destinations"].items()
     }
+    changes[_DEAD_LETTERS] = recorded.get(_DEAD_LETTERS)
     changes["rejects"] = _sink_of_then(RejectsConfig, config.rejects, recorded["rejects"], "rejects")
     changes["source"] = _source_of_then(config.source, recorded[_ENDING_OFFSETS])
     return config.model_copy(update=changes)
@@ -103,7 +117,7 @@ def _read(sections: Mapping[str, Any], model: type[SchedulerConfig]) -> dict[str
 
 
 def _sink_of_then(model: Any, today: AnySink | None, recorded: Mapping[str, Any], field: str) -> AnySink:
-    """A sink as recorded: its kind, and its path or (of rejects in Kafka) topic."""
+    """A sink as recorded: its kind, its path or (of rejects in Kafka) topic, its rate and retries."""
     if "path" in recorded:
         create = {"create": today is not None and today.creates}
         return TypeAdapter[AnySink](model).validate_python({**recorded, **create})
@@ -115,7 +129,18 @@ def _sink_of_then(model: Any, today: AnySink | None, recorded: Mapping[str, Any]
             rule=f"sink: {sink} with its options, until that batch is done",
             hint="start once with the old setting and --trigger available-now, then change it",
         )
-    return today.model_copy(update=dict(recorded))
+    place = {name: value for name, value in recorded.items() if name not in _SERVICE}
+    return today.model_copy(update=place | _service_of_then(today, recorded))
+
+
+def _service_of_then(today: AnySink, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings :data:`_SERVICE` of a sink as recorded; what is not recorded was not set."""
+    then = ServedConfig.model_validate({name: recorded[name] for name in _SERVICE if name in recorded})
+    service = {name: getattr(then, name) for name in _SERVICE}
+    if then.retries is None and today.retries is not None:
+        # Its tries in the batch change no rows.
+        service["retries"] = today.retries.model_copy(update={"policy": "none", "waits": ()})
+    return service
 
 
 def _source_of_then(source: SourceConfig, end: str | None) -> SourceConfig:

@@ -190,7 +190,8 @@ class WheelWorker(ShardWorker):
             policies=policies,
             fires=fires,
         )
-        holds = self.holds(state, step.clock_ms, rows)
+        # A series that is refused is input, too, though the step has not seen it.
+        holds = self.holds(state, step.clock_ms, rows) or (no_series is not None and not step.changed)
         state, rejects = step.state, rows.rejected.num_rows
         if holds:
             state = replace(state, clock_ms=step.clock_ms)
@@ -204,7 +205,7 @@ class WheelWorker(ShardWorker):
             state = state.counting(superseded=late, occurrences_skipped=skipped)
         if no_series is not None:
             state = state.counting(rejected=no_series.num_rows)
-        if step.changed or rejects or holds or late or no_series is not None:
+        if step.changed or rejects or holds or late:
             group.update(row_of(state, self.shards, before))
         dead_to = self.retries.dead_letters_of(step.dead["destination"])
         received = rows.received + of_tick.num_rows - _reported(commands)
@@ -325,6 +326,7 @@ class WheelWorker(ShardWorker):
         ]  # fmt: skip
         if dead.num_rows:
             to = {"destination": dead_to.drop_null(), "origin": dead["destination"]}
+            to["occurrence"] = dead["occurrence"].fill_null(NO_LONG)
             parts.append(
                 _rows(schema, "dead", dead, fired_at_ms=step.clock_ms, detail=_amend_of(dead),
                       **{**_tried(dead), "attempt": dead["attempt"], "dead_reason": dead["dead_reason"], **to})

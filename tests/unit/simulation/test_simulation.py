@@ -33,6 +33,10 @@ CAUGHT_BY = {
     ("direct", "a replay takes acts that came later"): 76,
     ("direct", "a replay divides the limit anew"): 60,
     ("direct", "cancels after the clock"): 20,
+    ("policies", "an edit doubles the occurrence at its boundary"): 1,
+    ("policies", "an attempt counts twice"): 18,
+    ("policies", "what comes back is lost at a restart"): 0,
+    ("policies", "the tokens are full again after a restart"): 2,
     ("tiered", "hand-over without its cursor"): 0,
     ("tiered", "drop before append"): 86,
     ("tiered", "no cancels in a hand-over"): 61,
@@ -67,7 +71,8 @@ def core() -> Core:
 
 
 @pytest.mark.parametrize(
-    ("mode", "seeds"), [("direct", 160), ("tiered", 80), ("backlog", 40), ("purgatory", 60)]
+    ("mode", "seeds"),
+    [("direct", 160), ("policies", 40), ("tiered", 80), ("backlog", 40), ("purgatory", 60)],
 )
 def test_no_seed_breaks_a_promise(mode: str, seeds: int, core: Core) -> None:
     for seed in range(seeds):
@@ -143,6 +148,62 @@ def test_after_a_step_back_of_the_clock_the_output_does_not_depend_on_the_number
 
 
 # ---- found by the simulator ----------------------------------------------------------------------
+
+POLICIES = {"shards": 1, "size": 4, "levels": 3, "memory": None, "clock": "processing"}
+EVERY_7_MS = '{"repeat": "every 7 ms", "time_zone": "UTC", "count": 2}'
+
+
+def test_a_dead_letter_of_a_series_has_the_number_of_its_occurrence() -> None:
+    # It was null, so `redrive` took the letter for one of the series itself.
+    series = Command("s", to="flaky", said_ms=1_000, repeat=EVERY_7_MS)
+    settings = {**POLICIES, "shards": 2, "retries": (3, 2, True), "rates": (5, 2, ("flaky",))}
+    assert replay("policies", settings, [("send", series), ("stop",), ("batch",)]) is None
+
+
+def test_what_could_not_be_delivered_comes_back_after_somebody_has_emptied_the_board() -> None:
+    # It waited until the next start.
+    steps: list[Step] = [
+        (
+            "send",
+            Command("t", seq=3, to="flaky", said_ms=1_000, repeat=EVERY_7_MS.replace(', "count": 2', "")),
+        ),
+        ("wait", 30),
+        ("batch",),
+        ("wipe",),
+        *[("batch",), ("batch",)],
+    ]
+    settings = {**POLICIES, "shards": 2, "retries": (3, 2, True), "rates": (5, 2, ("flaky",))}
+    assert replay("policies", settings, steps) is None
+
+
+def test_a_batch_that_is_replayed_under_other_settings_keeps_its_rates() -> None:
+    # It released rows without a rate, into a table that had the batch already: they were lost.
+    steps: list[Step] = [
+        ("send", Command("t", seq=2, due_ms=1_005, to="right", said_ms=1_000)),
+        ("send", Command("b", seq=2, due_ms=1_005, to="right", said_ms=1_000)),
+        ("batch",),
+        ("send", Command("d", due_ms=1_008, to="right", said_ms=1_010)),
+        ("wait", 9),
+        ("crash", 10),
+        ("set", {"bounded": False, "until": 1_030}),
+    ]
+    assert replay("policies", {**POLICIES, "rates": (5, 1, ("right",))}, steps) is None
+
+
+def test_a_shard_that_refuses_a_series_writes_its_clock() -> None:
+    # After a step back of the clock, what was due by then waited, as long as no other shard had gone on.
+    over = '{"repeat": "every 7 ms", "time_zone": "UTC", "until_ms": 900}'
+    steps: list[Step] = [
+        ("batch",),
+        ("wait", 100),
+        ("send", Command("s", said_ms=1_000, repeat=over)),
+        ("batch",),
+        ("jump", -60),
+        ("send", Command("b", due_ms=1_090)),
+        *[("batch",)] * 2,
+    ]
+    assert replay("policies", POLICIES, steps) is None
+
 
 TIERED = {"shards": 1, "size": 4, "levels": 3, "state_levels": 1, "memory": None, "limit": None}
 

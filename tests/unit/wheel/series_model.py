@@ -205,7 +205,7 @@ class SeriesModel(HeapModel):
         fires: list[tuple[str, int]] = [],  # noqa: B006  # not changed
     ) -> tuple[list[Row], list[Row]]:
         """As of the heap model; `fires` are FIRE_NOW commands: id and seq."""
-        self.refused, self._fires = [], fires
+        self.refused, self._fires, self._ended_in_batch = [], fires, set()
         self._now = now_ms if self.clock_ms is None else max(self.clock_ms, now_ms)
         good = [dict(command) for command in commands if not self._is_refused(command, commands)]
         found = super().batch(good, now_ms, limit)
@@ -309,6 +309,8 @@ class SeriesModel(HeapModel):
         released = dict.fromkeys(due, 0)
         while heap and (limit is None or len(fired) + len(missed) < limit):
             *_, name, row = heapq.heappop(heap)
+            if not self._leaves(row):
+                continue
             released[name] += 1
             plan = due[name]
             if plan is not None and released[name] > len(plan.firings):
@@ -334,6 +336,10 @@ class SeriesModel(HeapModel):
         fired.sort(key=_oldest_first)
         late.sort(key=_oldest_first)
         return fired, [*late, *self.dropped]
+
+    def _leaves(self, row: Row) -> bool:  # noqa: ARG002  # of the protocol
+        """Whether a due row is let through; of the rows of a series, none behind one that is not."""
+        return True
 
     def _planned(self, entry: Command, now: int) -> Due | None:
         """What of a series is due; None for an entry that is none."""
