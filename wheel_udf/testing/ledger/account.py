@@ -124,6 +124,9 @@ def _of_rows(told: Mapping[str, int], ended: Ended) -> list[tuple[str, tuple[int
     """What the rows have, and what the account has of them."""
     rows, retried = ended.rows, told[_RETRIED]
     missed = None if ended.unknown else ended.occurrences["occurrences_missed"]
+    if missed is not None and retried:
+        # What a first attempt says that has failed is in no row.
+        missed = max(missed, told["occurrences_missed"])
     found: list[tuple[str, tuple[int | None, int]]] = [
         ("missed", (rows[MISSED] - ended.of_series[MISSED], told["missed"])),
         ("occurrences_missed", (missed, told["occurrences_missed"])),

@@ -23,6 +23,7 @@ from wheel_udf.testing.ledger.offshoots import Offshoots
 from wheel_udf.testing.ledger.refusals import explain
 from wheel_udf.testing.ledger.report import Entry, Report
 from wheel_udf.testing.ledger.rows import (
+    DEAD,
     FIRE_NOW,
     FIRED,
     GOOD,
@@ -86,10 +87,11 @@ class Book:
         # The lowest version that a row can come from is the weakest evidence against others.
         of_rows = [[each.version for each in copies if each.version is not None] for _, copies in found]
         matched = [(row, min(of), copies) for (row, copies), of in zip(found, of_rows, strict=True) if of]
-        for row, version, _ in matched:
-            lives.note(version, row.at_ms)
         back = given_back(commands)
         repeating = {each.seq for each in accepted if each.is_schedule and each.repeats}
+        for row, version, _ in matched:
+            if row.seq not in repeating or not (row.is_again or row.how == DEAD):
+                lives.note(version, row.at_ms)  # an occurrence that is tried again outlives its series
         self._check_order(matched, lives, back, repeating)
         once = [each for each in matched if each[0].seq not in repeating]
         for one, other in self._repeated(once, lives, back) if len(once) > 1 else ():
@@ -135,7 +137,7 @@ class Book:
             rows=[row for row, _, _ in matched if row.seq == seq],
             lower=others,
             released=_nominal_times(matched, {each.seq for each in others}),
-            kept=_nominal_times(matched, _still_there(seq, accepted)),
+            kept={row.due_ms: row.at_ms for row, _, _ in matched if row.seq in _still_there(seq, accepted)},
             fires=applied,
             waiting=waiting,
             has_acts=len(own) < len(mine),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 KINDS: Final = (
     "lost", "overdue", "early", "twice", "wrong_occurrence", "after_cancel", "superseded", "no_command",
     "wrong_version", "altered", "wrong_destination", "bad_figures", "fire_id", "late", "missed_wrongly", "not_missed",
-    "fired_and_rejected",    "reject_missing", "reject_unexplained", "reject_no_command", "not_pending", "account",
+    "fired_and_rejected", "reject_missing", "reject_unexplained", "reject_no_command", "not_pending", "account",
 )  # fmt: skip
 """Kinds of findings; :mod:`wheel_udf.testing.ledger` describes them."""
 

@@ -194,10 +194,12 @@ def commands_of(frame: Frame, rules: Rules) -> list[Command]:
 
 def _terms(columns: Columns) -> list[dict[str, Any]]:
     """The columns of series, by row."""
+    if not any(columns.has(name) for name in TERMS):
+        return [dict.fromkeys(TERMS)] * columns.rows
     names = ("repeat", "time_zone", "on_missed", "on_gap", "on_fold")
     found = {name: columns.texts(name) for name in names} | {"count": columns.whole("count")}
     found |= {name: columns.instants(name, up=name == "starts_at") for name in ("starts_at", "until")}
-    return [dict(zip(found, row, strict=True)) for row in zip(*(found[name] for name in TERMS), strict=True)]
+    return [dict(zip(TERMS, row, strict=True)) for row in zip(*(found[name] for name in TERMS), strict=True)]
 
 
 def _command(row: tuple[Any, ...], rules: Rules) -> Command:

@@ -25,7 +25,7 @@ What is known decides how much is checked::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -61,7 +61,8 @@ class Series:
         rows: Its rows, and those that came of it in another way.
         lower: The commands of the id's lower series.
         released: The nominal times of their rows.
-        kept: Those of the series right before it that cannot have ended by then: they must not come again.
+        kept: Those of the series right before it, if that has no end of its own, with the time of release: they must
+            not come again.
         fires: The FIRE_NOWs of the id.
         waiting: Its pending entries; None if these are not known.
         has_acts: Whether the input has acts on it.
@@ -74,7 +75,7 @@ class Series:
     rows: Sequence[Release]
     lower: Sequence[Command]
     released: frozenset[int | None]
-    kept: frozenset[int | None]
+    kept: Mapping[int | None, int]
     fires: Sequence[Command]
     waiting: Sequence[Waiting] | None
     has_acts: bool
@@ -111,6 +112,10 @@ class Series:
 
 def check_series(series: Series, report: Report) -> None:
     """Checks a version of a series; of several readings of its terms the one counts that the rows fit best."""
+    if series.may_restart and len(series.rows) > 1:
+        for row in series.rows:  # each time it may have begun in another phase
+            check_series(replace(series, rows=[row]), report)
+        return
     walks = []
     for terms in series.terms():
         walk = _Walk(series, terms)
@@ -139,6 +144,7 @@ class _Walk:
     is_unknown: bool = False
     covered: int | None = None
     shift: int | None = None
+    head: tuple[int, int | None] | None = None
 
     def __post_init__(self) -> None:
         self.is_exact = not self.series.lower
@@ -191,12 +197,16 @@ class _Walk:
             self._check_doubles(rows)
         if due_ms in self.series.released:
             self._check_handed_over(due_ms, rows[0])
-        for row in rows:
-            if row.how != DEAD:
-                self._check_instants(row, times[at + 1] if at + 1 < len(times) else None)
+        if self.head is None:
+            known = [row.missed_before for row in rows if row.missed_before is not None]
+            self.head = at, max(known, default=None)
         if not self.is_loose:
             self._check_number(at, rows)
             self._check_hole(at, rows, times)
+        has_next = at + 1 < len(times) and self._is_counted(at + 1)
+        for row in rows:
+            if row.how != DEAD:
+                self._check_instants(row, times[at + 1] if has_next else None)
         self.covered = at
 
     def _check_doubles(self, rows: Sequence[Release]) -> None:
@@ -212,7 +222,7 @@ class _Walk:
     def _check_handed_over(self, due_ms: int, row: Release) -> None:
         """Checks an occurrence that a lower series has released, too; right if that had ended before."""
         text = f"{instant_text_ms(due_ms)} was released by a lower version, too"
-        if due_ms in self.series.kept:
+        if self.series.kept.get(due_ms, row.at_ms + 1) <= row.at_ms:
             self.faults.append(("twice", row, text))
         else:
             self.left_open.append((row, text))
@@ -225,15 +235,30 @@ class _Walk:
                 if self.terms.rule.starts_ms is not None:
                     continue  # how many of R5/<start>/... were over, only the rule says
                 self.shift = row.occurrence - at - 1
-                left_out = row.occurrence - 1 - (row.missed_before or 0)
-                if left_out > 0 and row.missed_before is not None:
-                    self.faults.append(
-                        ("lost", row, f"{left_out} occurrences before number {row.occurrence}")
-                    )
+                self._check_head(row)
             if row.occurrence != at + 1 + self.shift:
                 self._wrong(row, f"occurrence = {row.occurrence}; it is number {at + 1 + self.shift}")
-            if self.terms.most is not None and row.occurrence > self.terms.most:
+            elif self.terms.most is not None and row.occurrence > self.terms.most:
                 self._wrong(row, f"occurrence = {row.occurrence}; the count is {self.terms.most}")
+
+    def _check_head(self, row: Release) -> None:
+        """Checks, by the first number that a row has, that nothing is left out before the first row."""
+        assert self.head is not None, "there is a first row"
+        assert self.shift is not None, "there is a number"
+        first, before = self.head
+        left_out = first + self.shift - (before or 0)
+        text = f"{left_out} occurrences in no sink, before the first row; that of {instant_text_ms(row.due_ms or 0)}"
+        text += f" is number {row.occurrence}"
+        if left_out > 0 and before is not None:
+            self.faults.append(("lost", row, text))
+        elif left_out > 0:
+            self.left_open.append((row, text))
+
+    def _is_counted(self, at: int) -> bool:
+        """Whether an occurrence is certainly within the `count`; behind a lower series the numbers of rows say that."""
+        if self.is_exact or self.terms.most is None:
+            return True
+        return self.shift is not None and at + 1 + self.shift <= self.terms.most
 
     def _check_hole(self, at: int, rows: Sequence[Release], times: Sequence[int]) -> None:
         """Checks that the rows begin where the ones before them end."""
@@ -245,7 +270,9 @@ class _Walk:
         if before > room:
             row = next(row for row in rows if row.missed_before == before)
             self._wrong(row, f"missed_before = {before}; {room} were left")
-        hole = [each for each in times[self.covered + 1 : at - before] if not self._is_tried_again(each)]
+        hole = [
+            each for each in times[self.covered + 1 : max(at - before, 0)] if not self._is_tried_again(each)
+        ]
         if not hole:
             return
         text = f"{_some(hole)} in no sink, before {instant_text_ms(times[at])}"
@@ -310,10 +337,19 @@ class _Walk:
     def _check_tail(self, times: Sequence[int], until_ms: int, *, has_rows: bool) -> None:
         """Checks that everything that was due is covered, as long as no higher version can have ended the series."""
         copies, lives, spread_ms = self.series.copies, self.series.lives, self.series.spread_ms
-        begin_ms = max([self.terms.begin_ms, *(each for each in self.series.released if each is not None)])
+        # A lower series that waits hands over no earlier than it has begun, or released something.
+        handed = [each.terms.begin_ms if each.terms else ANY_TIME for each in self.series.lower]
+        begin_ms = max(self.terms.begin_ms, *handed, *(each or 0 for each in self.series.released), 0)
         missing = []
-        for due_ms in times[0 if self.covered is None else self.covered + 1 :]:
+        first = 0 if self.covered is None else self.covered + 1
+        for at, due_ms in enumerate(times[first:], start=first):
             if due_ms + spread_ms > until_ms or lives.beaten_by(copies, due_ms, ANY_TIME):
+                break
+            if not self._is_counted(at):
+                if self.shift is None:
+                    self.left_open.append(
+                        (copies[0], f"{instant_text_ms(due_ms)} in no sink; or beyond its count")
+                    )
                 break
             if self._is_tried_again(due_ms) or (not self.is_exact and due_ms <= begin_ms):
                 continue
@@ -341,7 +377,8 @@ class _Walk:
         is_there = any(not each.is_again for each in waiting)
         if is_there and self.series.lives.beaten_by(copies, until_ms, ANY_TIME):
             self.faults.append(("not_pending", copies[0], "was cancelled or replaced"))
-        goes_on = bool(times) and times[-1] > until_ms and self.covered != len(times) - 1
+        is_lost = any(kind == "lost" for kind, _, _ in self.faults)
+        goes_on = not is_lost and bool(times) and times[-1] > until_ms and self.covered != len(times) - 1
         if self.is_exact and goes_on and not is_there and self.series.lives.must_be_out_at(copies, ANY_TIME):
             self.faults.append(("lost", copies[0], f"next due {instant_text_ms(times[-1])}, not pending"))
 
