@@ -132,12 +132,13 @@ class Book:
         waiting = None
         if self._waiting is not None:
             waiting = list(self._waiting.get(Entry(own[0].schedule_id, seq), ()))
+        before = _still_there(seq, accepted, self._rules)
         series = Series(
             copies=own,
             rows=[row for row, _, _ in matched if row.seq == seq],
             lower=others,
             released=_nominal_times(matched, {each.seq for each in others}),
-            kept={row.due_ms: row.at_ms for row, _, _ in matched if row.seq in _still_there(seq, accepted)},
+            kept={row.due_ms: row.at_ms for row, _, _ in matched if row.seq in before},
             fires=applied,
             waiting=waiting,
             has_acts=len(own) < len(mine),
@@ -312,13 +313,15 @@ def _nominal_times(matched: Sequence[Matched], seqs: Collection[int | None]) -> 
     return frozenset(row.due_ms for row, _, _ in matched if row.seq in seqs)
 
 
-def _still_there(seq: int, accepted: Sequence[Command]) -> set[int | None]:
-    """The version right below a series, if it is a series that cannot have ended before this one was read."""
-    below = [each for each in accepted if each.seq is not None and each.seq <= seq and each.version]
-    lower = max((each.seq for each in below if each.seq is not None and each.seq < seq), default=None)
-    last = [each for each in below if each.seq == lower]
+def _still_there(seq: int, accepted: Sequence[Command], rules: Rules) -> set[int | None]:
+    """The version right below a series, if it is a series that was still pending when this one was read."""
+    lower = max((each.seq for each in accepted if each.seq is not None and each.seq < seq), default=None)
+    last = [each for each in accepted if each.seq == lower]
     has_end = any(
         each.terms is None or (each.terms.until_ms, each.terms.most) != (None, None) for each in last
     )
     is_alone = all(each.version and not each.version.amend for each in last)
-    return {lower} if last and is_alone and not has_end else set()
+    # Else another version may have ended it, and have been forgotten.
+    above = [each for each in accepted if (each.seq or 0) >= seq]
+    is_top = len(last) == 1 and all(each.is_schedule and each.seq == seq for each in above)
+    return {lower} if last and is_alone and not has_end and (rules.memory_ms is None or is_top) else set()
