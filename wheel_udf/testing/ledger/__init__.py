@@ -6,7 +6,7 @@
                             v
     fired rows (tables,  --> check(...) --> Report   ok, counts, findings by kind, what cannot be decided
       topics)               ^    ^
-    rejects ----------------'    '--- pending, account (both optional)
+    dead letters, rejects --'    '--- pending, account (both optional)
 
     id order-7        SCHEDULE 1          CANCEL 2
                       |                   |     due
@@ -29,7 +29,10 @@ Kinds of findings, each one a fault of the run
 lost                a version that had to be out at :attr:`Rules.until_ms` is in no sink, nor pending
 overdue             the same, but it is still pending
 early               released before the due time of its command
-twice               released again: the same row twice in an exactly-once sink, or the same version with two rows
+twice               released again: the same row or attempt twice in an exactly-once sink, the same version with two
+                    rows, an occurrence that the series before has released, a delivery that is also a dead letter
+wrong_occurrence    a row of a series that is no occurrence of its rule, or has the wrong ``occurrence`` or
+                    ``missed_before``, or is not the newest one that was due
 after_cancel        released although a CANCEL was read before
 superseded          released although a higher version was read before, or released itself
 no_command          a row of an id that no command has
@@ -79,13 +82,21 @@ no ``seq``               the column ``source_seq`` (Kafka's offset), else ``even
                          and due time are checked, the order of versions is not
 acts (move, reroute)     rows of the input, too: the changed command, with the same ``seq`` and a higher ``amend``.
                          Read after that ``seq`` has fired, it must not fire
+a FIRE_NOW               ``seq`` up to its own may be out from when it was read, with that instant as ``deliver_at``;
+                         must be out, if the SCHEDULE was read before for certain
+a RETRY                  no version. What was given back may also be a dead letter, or missed
+several attempts         one release, with one fire id; a further attempt is not ``late``
+a dead letter            the end of its version. What is out after it may have been sent again: undecided
+a series                 :mod:`wheel_udf.testing.ledger.series`: each occurrence once, none left out but those that
+                         ``missed_before`` and the rejects count
 =======================  ==========================================================================================
 
 Refusals that depend on the job's config (allow-list, ``max_delay``, sizes, limits) are believed if they have a reason;
 the report counts rejects by code. Durations and instants in forms that the checker does not read make a command
-*unclear*: it may be in the rejects or fire, but need not. Purgatory: not checked here.
+*unclear*: it may be in the rejects or fire, but need not. So do rules of series in forms that it does not read, RRULEs
+where dateutil is not installed, and series without ``event_time``. Purgatory: not checked here.
 
-Cost: O(commands + rows), about 1.5 kB of memory for a command and its row. Ids are independent of each
+Cost: O(commands + rows + occurrences), about 1.5 kB of memory for a command and its row. Ids are independent of each
 other: more than some millions of commands can be checked in parts, by a hash of the id.
 """
 

@@ -96,11 +96,19 @@ class Lives:
             for copy in self.copies(version)
         )
 
+    def must_be_out_at(self, copies: Sequence[Command], due_ms: float) -> bool:
+        """Whether an occurrence of a series has to be released: no higher version can have beaten it by then."""
+        higher = self._higher(_highest(copies))
+        return any(
+            copy.state == GOOD and all(self._is_harmless(other, copy, due_ms) for other in higher)
+            for copy in copies
+        )
+
     def must_not_be_out(self, version: Version) -> bool:
         """Whether a version cannot be released at any time."""
         copies = self.copies(version)
         earliest = min(
-            max(copy.read_from_ms, NEVER if copy.release_ms is None else copy.release_ms) for copy in copies
+            max(copy.read_from_ms, NEVER if copy.soonest_ms is None else copy.soonest_ms) for copy in copies
         )
         return bool(self.beaten_by(copies, earliest, ANY_TIME))
 
@@ -137,7 +145,7 @@ class Lives:
         if command.version not in self._ends:
             others = [each for each in self._commands if (each.version or command.version) >= command.version]
             self._ends[command.version] = min(
-                each.read_from_ms if each.is_cancel else max(each.release_ms or NEVER, each.read_from_ms)
+                each.read_from_ms if each.is_cancel else max(each.soonest_ms or NEVER, each.read_from_ms)
                 for each in others
             )
         return self._ends[command.version]
@@ -146,15 +154,19 @@ class Lives:
         within = self._rules.fires_within_ms
         if command.is_cancel:
             return command.read_by_ms
-        if within is None or command.release_ms is None:
+        if within is None or command.latest_ms is None:
             return ANY_TIME
-        return max(command.release_ms, command.read_by_ms) + within
+        return max(command.latest_ms, command.read_by_ms) + within
 
-    def _is_harmless(self, other: Command, copy: Command) -> bool:
-        """Whether a higher version was certainly read after the copy fired, or was forgotten by the copy's reading."""
+    def _is_harmless(self, other: Command, copy: Command, due_ms: float | None = None) -> bool:
+        """Whether a higher version was certainly read after the copy fired, or was forgotten by the copy's reading.
+
+        `due_ms`: of a series, when the occurrence in question was due.
+        """
         within, memory_ms = self._rules.fires_within_ms, self._rules.memory_ms
-        if within is not None and copy.release_ms is not None:
-            latest_ms = max(copy.release_ms, copy.read_by_ms) + within
+        due_ms = copy.latest_ms if due_ms is None else due_ms
+        if within is not None and due_ms is not None:
+            latest_ms = max(due_ms, copy.read_by_ms) + within
             if other.read_from_ms > latest_ms:
                 return True
         # Commands of one batch see each other, however short the memory is.

@@ -102,7 +102,7 @@ Record = Any
 
 
 def fired_of_kafka(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """The fired rows of deliveries in Kafka topics, from the headers ``wheel-*``; with ``table`` and ``at_least_once``.
+    """The fired rows and dead letters in Kafka topics, from the headers ``wheel-*``; with ``table``, ``at_least_once``.
 
     ``delivered_at_ms`` is a record's own timestamp where the broker has given it one, or its ``received_ms``.
     """
@@ -155,6 +155,11 @@ def _fired(
         "fired_at": told.get("fired-at"),
         "scheduled_at": told.get("scheduled-at"),
         "level_error_ms": told.get("level-error-ms"),
+        "occurrence": told.get("occurrence"),
+        "missed_before": told.get("missed-before"),
+        "attempt": told.get("attempt"),
+        "origin": told.get("target"),
+        "dead_at": told.get("dead-at"),
         "delivered_at_ms": at_ms,
         "at_least_once": True,
     }

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 KINDS: Final = (
-    "lost", "overdue", "early", "twice", "after_cancel", "superseded", "no_command", "wrong_version", "altered",
-    "wrong_destination", "bad_figures", "fire_id", "late", "missed_wrongly", "not_missed", "fired_and_rejected",
-    "reject_missing", "reject_unexplained", "reject_no_command", "not_pending", "account",
+    "lost", "overdue", "early", "twice", "wrong_occurrence", "after_cancel", "superseded", "no_command",
+    "wrong_version", "altered", "wrong_destination", "bad_figures", "fire_id", "late", "missed_wrongly", "not_missed",
+    "fired_and_rejected", "reject_missing", "reject_unexplained", "reject_no_command", "not_pending", "account",
 )  # fmt: skip
 """Kinds of findings; :mod:`wheel_udf.testing.ledger` describes them."""
 
@@ -72,9 +72,12 @@ class Report:
         undecided: Versions for which released and not released are both right, as far as can be known.
         examples: The first ``keep`` of these.
         commands: Commands read.
-        schedules: Those that are no CANCEL.
-        released: Rows of the sinks, without repetitions; ``missed`` and ``undeliverable`` rows of the rejects are not
-            among them.
+        schedules: Those that are SCHEDULE or REPLACE.
+        fires: Those that are FIRE_NOW.
+        retries: Those that are RETRY.
+        released: Rows of the sinks, without repetitions; dead letters, and ``missed`` and ``undeliverable`` rows of the
+            rejects are not among them. Each attempt is one.
+        dead: Dead letters.
         repetitions: Rows of at-least-once sinks beyond the first of their fire id.
         rejects: Rows of the rejects by ``error_code``.
     """
@@ -85,7 +88,10 @@ class Report:
     examples: list[Finding] = field(default_factory=list)
     commands: int = 0
     schedules: int = 0
+    fires: int = 0
+    retries: int = 0
     released: int = 0
+    dead: int = 0
     repetitions: int = 0
     rejects: Mapping[str, int] = field(default_factory=dict)
     _found: dict[str, list[Finding]] = field(default_factory=dict)
@@ -132,10 +138,15 @@ class Report:
         result = (
             "the ledger closes" if self.ok else f"the ledger does NOT close: {self.counts.total():,} faults"
         )
+        cancels = self.commands - self.schedules - self.fires - self.retries
+        told = f"{self.schedules:,} schedules, {cancels:,} cancels"
+        rare = {"FIRE_NOW": self.fires, "RETRY": self.retries}
+        told += "".join(f", {number:,} {op}" for op, number in rare.items() if number)
+        dead = f", dead letters {self.dead:,}" if self.dead else ""
         lines = [
             result,
-            f"  commands   {self.commands:,}: {self.schedules:,} schedules, {self.commands - self.schedules:,} cancels",
-            f"  released   {self.released:,}, repetitions {self.repetitions:,}; rejects: {codes or 'none'}",
+            f"  commands   {self.commands:,}: {told}",
+            f"  released   {self.released:,}{dead}, repetitions {self.repetitions:,}; rejects: {codes or 'none'}",
             *(line for kind in KINDS if self.counts[kind] for line in self._lines(kind)),
         ]
         if self.undecided:
