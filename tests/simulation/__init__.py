@@ -9,7 +9,7 @@
         Spark's role: spark_model       |      Delta's role: delta_model (sinks), store_model (slot store)
                                         |
         real code: WheelWorker and the wheel's step, ClockReader, the checkpoint's identity, logs and journal of settings, note_settings,
-        report_of, has_batch; tiered: Keeper, SlotStore, FileList, TieredRun's clock, Retirements, StoreLayout, act_files, rows_of_act
+        report_of, has_batch; policies: ReturnedRows, Returns of the clock, Turnstile; tiered: Keeper, SlotStore, FileList, TieredRun's clock, Retirements, StoreLayout, act_files, rows_of_act
                                         |
                                         v
         oracle: what must fire in each batch, by a heap --> nothing, or a violation --shrink--> a few steps as a literal
@@ -27,9 +27,11 @@ core               calls the real worker, remembers results
 board              the board in memory
 delivery_model     a batch from its rows to its report
 direct, tiered     the two modes of a scheduler: the life of a process
+policies           the direct mode with series, retries and rates
 purgatory          operations and events instead of commands
 tiered_parts       intake, keeper and wheel in turns; the keeper's lock; acts
 oracle             what must happen
+policy_oracle      the same with retries and rates, over policy_model; series are those of tests.unit.wheel.series_model
 once               no version is delivered twice
 faults             planted faults
 seeds, run         from a seed to steps; runs them

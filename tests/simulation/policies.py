@@ -6,7 +6,7 @@
     returns      real: ReturnedRows (the files, the board, look at the start), Returns of the clock   model: which rows failed
     rates        real: Turnstile, in the worker; rate and retries come from the config
 
-Where rows fail by row and batch, a repeated batch finds the same failures.
+A repeated batch finds the same failures, or, where the destination is moody, others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow as pa
 from tests.simulation.core import Group, Result
 from tests.simulation.delivery_model import Delivery
 from tests.simulation.direct import CHECKPOINT, DirectWorld
+from tests.simulation.disk import ProcessFailed
 from tests.simulation.oracle import FLAKY, Row, check, shard_of
 from tests.simulation.policy_model import Outcome, Policy, key_of
 from tests.simulation.policy_oracle import DEAD, PolicyOracle, Rated
@@ -38,9 +39,10 @@ _CLOCK, _TOKENS = 2, -2
 """Places in a state row."""
 
 
-def outcome_of(row: Row, batch_id: int) -> Outcome:
+def outcome_of(row: Row, batch_id: int, mood: int) -> Outcome:
     """What becomes of a row at the flaky destination."""
-    luck = crc32(repr((row[0], row[1], row[3], row[7], batch_id)).encode()) % 100
+    of = (row[0], row[1], row[3], row[7], batch_id, *([mood] if mood else []))
+    luck = crc32(repr(of).encode()) % 100
     if luck < 40:
         return Outcome(is_taken=True)
     if luck < 82:
@@ -157,8 +159,12 @@ class PolicyDelivery(Delivery):
         if self.returns is None:
             return
         yield "before what comes back"
+        if self.world.is_moody:
+            if self.world.live is None or self.world.live.number != self.world.process:
+                raise ProcessFailed("it has lost its lease")
+            self.world.moods[plan.batch_id] = self.world.process
         asked = [row for row in rows if row["kind"] == "fired" and row["destination"] == FLAKY]
-        outcomes = [(row, outcome_of(self._row(row), plan.batch_id)) for row in asked]
+        outcomes = [(row, self.world.outcome_of(self._row(row), plan.batch_id)) for row in asked]
         self.returns.rows = [
             _returned(shown(row), outcome, shard_of(row["schedule_id"], self.worker.shards))
             for row, outcome in outcomes
@@ -199,6 +205,7 @@ class PolicyWorld(DirectWorld):
     """A world with one query of the direct mode, with policies."""
 
     asked: list[Row] = field(default_factory=list)
+    moods: dict[int, int] = field(default_factory=dict)
     MOST_BATCHES: ClassVar = 200
     _more_of_clock: ClassVar[dict[str, Any]] = {"returns": True}
 
@@ -211,9 +218,18 @@ class PolicyWorld(DirectWorld):
             START_MS,
             policy=Policy(*retries[:2]) if retries else None,
             rated=Rated(*rates) if rates else None,
-            outcome_of=outcome_of,
+            outcome_of=self.outcome_of,
             keeps_dead=bool(retries and retries[2]),
         )
+
+    @property
+    def is_moody(self) -> bool:
+        """Whether other rows fail when a batch is repeated."""
+        return bool(self.settings.get("moody"))
+
+    def outcome_of(self, row: Row, batch_id: int) -> Outcome:
+        """What has become of a row in the last run of a batch."""
+        return outcome_of(row, batch_id, self.moods.get(batch_id, 0))
 
     def _delivery(self, *args: Any, **named: Any) -> Delivery:
         return PolicyDelivery(self, *args, **named)

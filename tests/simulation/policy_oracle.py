@@ -69,7 +69,7 @@ class PolicyOracle(WheelOracle):
         first_ms: Likewise.
         policy: How the flaky destination is tried again; None: it is not.
         rated: The rate; None without one.
-        outcome_of: What becomes of rows at the flaky destination.
+        outcome_of: What has become of rows at the flaky destination, in the last run of their batch.
         keeps_dead: Whether dead letters have a destination.
     """
 
@@ -227,9 +227,9 @@ class PolicyOracle(WheelOracle):
         """Whether an attempt was made in another batch: of an occurrence, of a version."""
         name = (to == DEAD, row[0], row[1], row[3], row[7:])
         batches = self._attempts.setdefault(name, set())
-        if to != FLAKY or self.outcome_of(row, batch_id).is_tried:
-            batches.add(batch_id)
-        return len(batches) > 1
+        batches.add(batch_id)
+        before = [each for each in batches if each < batch_id]
+        return any(to != FLAKY or self.outcome_of(row, each).is_tried for each in before)
 
     def _check_rates(self) -> None:
         """Not more than burst + span / period rows of a destination in any span of the clock."""

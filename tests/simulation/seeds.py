@@ -179,6 +179,7 @@ def policy_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
         "clock": work.choices(("processing", "event"), (5, 1))[0],
         "retries": work.choice((None, (2, 3, True), (2, 3, False), (3, 2, True))),
         "rates": work.choice((None, None, (5, 2, ("right",)), (10, 3, ("right",)))),
+        "moody": bool(seed // SCHEDULES % 2),
     }
     if settings["retries"] and work.random() < 0.3:
         settings["rates"] = (5, 2, work.choice((("flaky",), ("right", "flaky"))))

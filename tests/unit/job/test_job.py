@@ -23,6 +23,7 @@ from wheel_udf.job import compose as job, loader as config
 from wheel_udf.job.dry_run import geometry_table, lateness_text, levels_text, limits_text
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
+from wheel_udf.job.models.service import rates_of, retries_of
 from wheel_udf.job.replay import note_settings, require_columns, row_settings, with_row_settings
 from wheel_udf.job.supervise import ClockRewindDetector, Supervisor, graceful_signals, supervise
 from wheel_udf.sinks.delta_sink import DeltaSink
@@ -234,6 +235,30 @@ def test_the_settings_of_a_planned_batch_survive_the_journal_and_come_back_as_th
         max_ahead_ms=None, heartbeat_ms=540_000, until_ms=77
     )
     assert dict(job.destinations_of(restored)) == dict(job.destinations_of(then))
+
+
+def test_rates_and_retries_of_a_planned_batch_come_back_and_later_ones_do_not_count() -> None:
+    hook = {"sink": "http", "url": "https://example.com/{destination}"}
+    table = {"sink": "delta", "path": "tables", "create": True}
+    retries = {"policy": "list", "waits": ["1 second"], "attempts": 3, "in_batch": 2}
+    served = {
+        "hook": hook | {"rate": "90/min", "retries": retries},
+        "table": table | {"rate": "5/s", "burst": 8},
+        "dead": table,
+    }
+    plain = {"hook": hook | {"retries": 2}, "table": table, "dead": table}
+    with_both = checked(destinations=served, dead_letters="dead")
+    without = checked(destinations=plain)
+    for then, now in ((with_both, without), (without, with_both), (with_both, with_both)):
+        recorded = json.loads(json.dumps(row_settings(then, None)))
+        restored = with_row_settings(now, recorded)
+        assert row_settings(restored, None) == recorded
+        assert retries_of(restored.destinations, restored.dead_letters) == retries_of(
+            then.destinations, then.dead_letters
+        )
+        assert rates_of(restored.destinations, 1) == rates_of(then.destinations, 1)
+        assert restored.destinations["hook"].retries.in_batch == 2
+    assert row_settings(without, None)["destinations"]["hook"] == {"sink": "http"}
 
 
 @pytest.mark.parametrize(
