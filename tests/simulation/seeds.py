@@ -189,7 +189,12 @@ def policy_steps_of(seed: int) -> tuple[dict[str, Any], list[Step]]:
     how = random.Random(f"policy schedule {seed}")
     steps: list[Step] = []
     for each in rounds:
-        steps += [*each, *_run(how, settings)]
+        # A process that has recorded its settings also has its lease, which the model takes some points later.
+        run = [
+            (name, *(n + 12 for n in of)) if name == "zombie" else (name, *of)
+            for name, *of in _run(how, settings)
+        ]
+        steps += [*each, *run]
     return settings, steps
 
 

@@ -35,7 +35,7 @@ CAUGHT_BY = {
     ("direct", "cancels after the clock"): 20,
     ("policies", "an edit doubles the occurrence at its boundary"): 1,
     ("policies", "an attempt counts twice"): 18,
-    ("policies", "what comes back is lost at a restart"): 0,
+    ("policies", "what comes back is lost at a restart"): 2,
     ("policies", "the tokens are full again after a restart"): 2,
     ("series", "an occurrence is lost at the hand-over"): 4,
     ("tiered", "hand-over without its cursor"): 0,
