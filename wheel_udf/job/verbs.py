@@ -56,25 +56,6 @@ _PLURAL = {
     "occurrence": "occurrences",
     "dead letter": "dead letters",
 }
-_DONE = {
-    "cancel": "cancelled",
-    "move": "moved",
-    "reroute": "rerouted",
-    "fire-now": "fired",
-    "skip": "skipped an occurrence of",
-    "pause": "paused",
-    "resume": "resumed",
-    "backfill": "added",
-    "redrive": "sent again",
-}
-_ACTS = {
-    "cancel": acts.cancel,
-    "fire-now": acts.fire_now,
-    "skip": acts.skip,
-    "pause": acts.pause,
-    "resume": acts.resume,
-}
-"""Acts without arguments of their own."""
 
 
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
@@ -211,8 +192,8 @@ def _act(
             dry_run=asked.dry_run,
         )
         noun = "occurrence"
-    elif asked.verb in _ACTS:
-        count = _ACTS[asked.verb](spark, work, picked, dry_run=asked.dry_run)
+    elif asked.verb in acts.PLAIN:
+        count = acts.PLAIN[asked.verb](spark, work, picked, dry_run=asked.dry_run)
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
@@ -241,7 +222,7 @@ def _redrive(
 def act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
     """The sentence that says what an act has changed."""
     noun = noun if count == 1 else _PLURAL[noun]
-    return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{_DONE[verb]} {count} {noun}"
+    return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{acts.DONE[verb]} {count} {noun}"
 
 
 def _acts(spark: SparkSession, work: PendingWork, print_line: PrintLine) -> None:

@@ -13,25 +13,10 @@ from wheel_udf.pending import acts
 from wheel_udf.pending.history import history_of
 from wheel_udf.pending.operation_history import operation_history_of
 
-DONE: Final = {
-    "cancel": "cancelled",
-    "move": "moved",
-    "reroute": "rerouted",
-    "fire-now": "fired",
-    "skip": "skipped an occurrence of",
-    "pause": "paused",
-    "resume": "resumed",
-}
-"""The acts of the form, with the word for each when it is done."""
-
-_WITHOUT_TO: Final = {
-    "cancel": acts.cancel,
-    "fire-now": acts.fire_now,
-    "skip": acts.skip,
-    "pause": acts.pause,
-    "resume": acts.resume,
-}
 _WITH_TO: Final = {"move": acts.move, "reroute": acts.reroute}
+DONE: Final = {verb: done for verb, done in acts.DONE.items() if verb in _WITH_TO or verb in acts.PLAIN}
+"""The acts of the form, with the words for each when it is done."""
+
 _LONGEST_ID: Final = 512
 _MOST_IDS: Final = 1_000
 
@@ -118,6 +103,6 @@ def act(subject: Subject, request: Request, *, dry_run: bool) -> int:
         ActError: The act is not possible.
     """
     work, picked = subject.open_work(), request.picked()
-    if request.verb in _WITHOUT_TO:
-        return _WITHOUT_TO[request.verb](subject.spark, work, picked, dry_run=dry_run)
+    if request.verb in acts.PLAIN:
+        return acts.PLAIN[request.verb](subject.spark, work, picked, dry_run=dry_run)
     return _WITH_TO[request.verb](subject.spark, work, picked, to=request.to, dry_run=dry_run)

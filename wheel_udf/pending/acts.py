@@ -43,6 +43,8 @@ per row.
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
@@ -65,7 +67,20 @@ from wheel_udf.pending.picked import Picked, require_utf8
 from wheel_udf.shard.rows import CANCEL
 from wheel_udf.spark.failures import first_line
 
-__all__ = ["Picked", "audit", "backfill", "cancel", "fire_now", "move", "pause", "reroute", "resume", "skip"]
+__all__ = [
+    "DONE",
+    "PLAIN",
+    "Picked",
+    "audit",
+    "backfill",
+    "cancel",
+    "fire_now",
+    "move",
+    "pause",
+    "reroute",
+    "resume",
+    "skip",
+]
 
 
 def cancel(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run: bool = False) -> int:
@@ -175,6 +190,27 @@ def fire_now(spark: SparkSession, work: PendingWork, picked: Picked, *, dry_run:
     clock = f"timestamp_millis({store_clock_ms(spark, work)})"
     change = Change("fire-now", "", of="NOT paused", due="given", to=clock)
     return _act(spark, work, picked, change, dry_run=dry_run)
+
+
+PLAIN: Final = MappingProxyType(
+    {"cancel": cancel, "fire-now": fire_now, "skip": skip, "pause": pause, "resume": resume}
+)
+"""Acts that need a selection and nothing else."""
+
+DONE: Final = MappingProxyType(
+    {
+        "cancel": "cancelled",
+        "move": "moved",
+        "reroute": "rerouted",
+        "fire-now": "fired",
+        "skip": "skipped an occurrence of",
+        "pause": "paused",
+        "resume": "resumed",
+        "backfill": "added",
+        "redrive": "sent again",
+    }
+)
+"""The words for each act when it is done."""
 
 
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: Change, *, dry_run: bool) -> int:
