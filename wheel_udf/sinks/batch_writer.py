@@ -175,6 +175,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     left_out = [left for left in (LeftOut.whole(fired, reasons, waiting), *left_out) if left.rows is not None]
     refused = sum(left.row_count for left in left_out)
     if returns is not None:
+        require_lease()
         left_out, refused = returns.keep(left_out, waiting, batch_id)
     if refused or rejected:
         rows = reject_rows.select(*REJECT_COLUMNS)

@@ -42,7 +42,9 @@ class Batches:
             **more,
         )
 
-    def write_without_a_lease(self, batch_id: int, *rows: tuple[Any, ...], after_checks: int = 0) -> None:
+    def write_without_a_lease(
+        self, batch_id: int, *rows: tuple[Any, ...], after_checks: int = 0, **more: Any
+    ) -> None:
         """As :meth:`write`, by a driver that finds after so many checks that its lease is lost."""
         checks = count(1)
 
@@ -50,7 +52,7 @@ class Batches:
             if next(checks) > after_checks:
                 raise LeaseError("this process has lost the lease of the checkpoint")
 
-        self.write(batch_id, *rows, require_lease=require_lease)
+        self.write(batch_id, *rows, require_lease=require_lease, **more)
 
     def table(self, place: str) -> list[Any]:
         return self.spark.read.parquet(str(self.folder / place)).orderBy("schedule_id").collect()

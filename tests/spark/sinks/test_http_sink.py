@@ -5,7 +5,7 @@ for it or misses a row.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from tests.spark.sinks.batches import Batches
 from wheel_udf import Destinations, FileSink, HttpSink
 from wheel_udf.common.errors import LeaseError
 from wheel_udf.job import cli
-from wheel_udf.sinks.destinations import OUTCOME, Sink
+from wheel_udf.sinks.destinations import OUTCOME, LeftOut, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +97,37 @@ def test_a_driver_that_has_lost_its_lease_begins_no_write(
             0, fired_row("a", "hook_1"), fired_row("b", "orders"), after_checks=after_checks
         )
     assert len(server.came) + (tmp_path / "tables" / "orders").exists() == posted
+
+
+def test_a_driver_that_has_lost_its_lease_while_it_wrote_reports_nothing_that_comes_back(
+    spark: SparkSession, tmp_path: Path, server: Receiver
+) -> None:
+    kept: list[int] = []
+
+    class Noted:
+        def takes(self, destination: str) -> bool:
+            return destination == "hook_1"
+
+        def keep(
+            self, left_out: Sequence[LeftOut], rows_to: Mapping[str, int], batch_id: int
+        ) -> tuple[list[LeftOut], int]:
+            kept.append(batch_id)
+            assert (len(left_out), dict(rows_to)) == (1, {"hook_1": 1})
+            return [], 0
+
+        def keep_again(self, batch_id: int) -> None:
+            raise AssertionError(batch_id)
+
+    server.at("/hook_1", Says(503))
+    batches = HookBatches(
+        spark, tmp_path, HttpSink(f"{server.url}/{{destination}}", retries=0, cooldown_ms=0)
+    )
+    row = fired_row("a", "hook_1")
+    with pytest.raises(LeaseError, match="lost the lease"):
+        batches.write_without_a_lease(0, row, after_checks=1, returns=Noted())
+    assert (len(server.came), kept) == (1, [])
+    batches.write(1, row, returns=Noted())
+    assert (len(server.came), kept) == (2, [1])
 
 
 def test_the_value_is_posted_as_it_is_with_the_other_columns_as_headers(
