@@ -2,7 +2,7 @@
 
 ::
 
-    a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES
+    a SCHEDULE or REPLACE    pending, or one of SCHEDULE_OUTCOMES; so is a RETRY
     what was not delivered   fired, and comes back as one more schedule, counted as RETRIED
     an occurrence            one of OCCURRENCE_COUNTS, when the clock has passed it; its series stays pending
     a CANCEL                 one of CANCEL_OUTCOMES

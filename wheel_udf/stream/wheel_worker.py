@@ -203,6 +203,9 @@ class WheelWorker(ShardWorker):
             )
         if late or skipped:
             state = state.counting(superseded=late, occurrences_skipped=skipped)
+        if given_back.num_rows:
+            # A RETRY is a command that was received; only what comes back by itself is one schedule more.
+            state = state.counting(retried=-given_back.num_rows)
         if no_series is not None:
             state = state.counting(rejected=no_series.num_rows)
         if step.changed or rejects or holds or late:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.delta.tiered.series_world import World, series
 from tests.spark.streams import at, cancel, due
+from wheel_udf.delivery.summary import Summary
 from wheel_udf.policies.retries import Retries, Retry
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def given_back(row: dict[str, Any], said_s: float, **columns: Any) -> dict[str, 
 
 def fire_ids(world: World) -> list[tuple[str, str]]:
     return sorted((row.schedule_id, row.fire_id) for row in world.table().collect())
+
+
+def closes(world: World) -> bool:
+    summary = Summary()
+    for report in world.reports:
+        summary.add(report)
+    return summary.commands_close and summary.cancels_close
 
 
 def told() -> list[list[dict[str, Any]]]:
@@ -107,6 +115,7 @@ def test_both_modes_fire_the_same_entries_now(spark: SparkSession, tmp_path: Pat
     # Like an act, it replaces the entry in the store.
     replaced = {"superseded": direct.account()["superseded"] + 5}
     assert tiered.account() == direct.account() | replaced
+    assert closes(tiered)
 
 
 def test_what_has_fired_now_is_not_pending_any_more_and_does_not_come_again(world: World) -> None:
@@ -165,3 +174,5 @@ def test_a_retry_waits_in_the_state_and_ends_as_in_the_direct_mode(
     assert fire_ids(tiered) == fire_ids(direct)
     assert tiered.rejected() == direct.rejected() == [("one", "bad_attempt"), ("two", "dead_letter")]
     assert tiered.account() == direct.account()
+    assert closes(tiered), "what a consumer gives back is a command that was received"
+    assert closes(direct)
