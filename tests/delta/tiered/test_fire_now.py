@@ -11,6 +11,7 @@ import pytest
 from tests.delta.tiered.series_world import World, series
 from tests.spark.streams import at, cancel, due
 from wheel_udf.delivery.summary import Summary
+from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.retries import Retries, Retry
 
 if TYPE_CHECKING:
@@ -176,3 +177,17 @@ def test_a_retry_waits_in_the_state_and_ends_as_in_the_direct_mode(
     assert tiered.account() == direct.account()
     assert closes(tiered), "what a consumer gives back is a command that was received"
     assert closes(direct)
+
+
+def test_a_full_store_rejects_new_entries_and_neither_a_fire_now_nor_a_retry(world: World) -> None:
+    world.say(
+        [due("far", 500, 0), due("stays", 600, 0)],
+        [fire_now("far", 60), given_back(due("given", 0, 0), 60, attempt=1), due("refused", 700, 60)],
+        [due("end", -1, 120)],
+    )
+    world.tiered(until_s=300, retries=TWICE, limits=Limits(pending=2))
+
+    assert world.rejected() == [("refused", "limit_pending")]
+    assert sorted(row[0] for row in world.fired()) == ["end", "far", "given"]
+    assert [row[0] for row in world.pending()] == ["stays"]
+    assert closes(world)
