@@ -41,7 +41,7 @@ from functools import reduce
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.checkpoint.spark_logs import committed_offsets
@@ -55,18 +55,17 @@ from wheel_udf.shard.rows import (
     COMMAND,
     COMMAND_SCHEMA,
     ENTRY_SCHEMA,
-    FIRE_NOW,
     SCHEDULE,
     with_columns,
 )
 from wheel_udf.spark.frames import filled
 from wheel_udf.store.head import Head, Partition
 from wheel_udf.store.intake import id_hash
-from wheel_udf.store.layout import NEAR, is_far_column
+from wheel_udf.store.layout import NEAR, is_far_column, is_handed_over_column
 from wheel_udf.store.repeated import repeated_hashes
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
-from wheel_udf.store.versions import VERSION, with_version
+from wheel_udf.store.versions import VERSION, fires_of, highest, with_version
 from wheel_udf.tables.delta_log import version_at
 
 _log = logging.getLogger(__name__)
@@ -119,7 +118,7 @@ def count_now(spark: SparkSession, store: SlotStore, checkpoint: str) -> int:
     others, series = rows.others.select(*_RANKED), rows.series.select(*_RANKED)
     met = others.unionByName(series).join(several, "id_hash", "left_semi")
     single = others.join(several, "id_hash", "left_anti")
-    near = now.unreleased(single.unionByName(_best(ranked.unionByName(met))).where(_IS_ENTRY))
+    near = now.unreleased(single.unionByName(highest(ranked.unionByName(met))).where(_IS_ENTRY))
     alone = series.join(several, "id_hash", "left_anti")
     return far - ranked.count() + alone.count() + near.count()
 
@@ -221,9 +220,8 @@ class _Now:
 
 def _fires(store: SlotStore, head: Head) -> DataFrame:
     """The ids of FIRE_NOWs on the near side, with the highest ``fire_seq`` of each."""
-    is_fire = (F.col("level") == NEAR) & (F.col("act") == FIRE_NOW) & F.col("reject").isNull()
-    rows = store.rows(version=head.version).where(is_fire)
-    return rows.groupBy("schedule_id").agg(F.max("seq").alias("fire_seq"))
+    near = store.rows(version=head.version).where(F.col("level") == NEAR)
+    return fires_of(near).select("schedule_id", "fire_seq")
 
 
 # ---- series --------------------------------------------------------------------------------------
@@ -241,7 +239,7 @@ def _series_of(there: DataFrame, unread: DataFrame) -> DataFrame:
         return there.sparkSession.createDataFrame([], STORE_SCHEMA)
     known = changed_by(there.where("repeat IS NOT NULL"), unread.where(F.col("act") == ACTED))
     is_new = (F.col("act") == COMMAND) & F.col("repeat").isNotNull() & F.col("reject").isNull()
-    # The store has no columns of entries that are held back.
+    # The store lacks some columns of entries that are held back.
     new = filled(unread.where(is_new), from_arrow_schema(COMMAND_SCHEMA))
     begun = new.mapInArrow(_begun, from_arrow_schema(ENTRY_SCHEMA))
     return _as_stored(known.unionByName(begun))
@@ -336,7 +334,7 @@ def _not_handed_over(rows: DataFrame, head: Head) -> DataFrame:
     """Leaves out far rows that were handed over and are not dropped yet."""
     if head.cursor_ms is None:
         return rows
-    return rows.where(~is_far_column(F.col("level")) | (F.col("deliver_at_ms") >= head.cursor_ms))
+    return rows.where(~is_handed_over_column(head.cursor_ms))
 
 
 def _of_few(rows: _Rows) -> tuple[DataFrame, DataFrame]:
@@ -344,7 +342,7 @@ def _of_few(rows: _Rows) -> tuple[DataFrame, DataFrame]:
     stored = rows.far.unionByName(rows.others)
     hashes = F.broadcast(stored.select("id_hash").distinct())
     alone, met = (rows.series.join(hashes, "id_hash", kind) for kind in ("left_anti", "left_semi"))
-    ranked = _best(stored.unionByName(met.select(*STORE_SCHEMA.names))).where(_IS_ENTRY)
+    ranked = highest(stored.unionByName(met.select(*STORE_SCHEMA.names))).where(_IS_ENTRY)
     return alone.select(*STORE_SCHEMA.names), ranked
 
 
@@ -360,7 +358,7 @@ def _divided(rows: _Rows, about: int) -> tuple[DataFrame, DataFrame]:
         for part in (rows.far, rows.others, rows.series)
     )
     ranked = rows.far.unionByName(rows.others).unionByName(rows.series).join(several, "id_hash", "left_semi")
-    return far.unionByName(series), single.unionByName(_best(ranked)).where(_IS_ENTRY)
+    return far.unionByName(series), single.unionByName(highest(ranked)).where(_IS_ENTRY)
 
 
 def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
@@ -372,13 +370,3 @@ def _several(rows: _Rows, about: int) -> tuple[DataFrame, int]:
     several = repeated_hashes(hashes, about).localCheckpoint()
     number = several.count()
     return (F.broadcast(several) if number <= FEW_IDS else several), number
-
-
-def _best(rows: DataFrame) -> DataFrame:
-    """Returns the row of the highest version of each id. Of a series, that of the state comes before others."""
-    best_first = Window.partitionBy("id_hash", "schedule_id").orderBy(
-        *(F.desc(name) for name in VERSION),
-        *(F.asc_nulls_last(name) for name in ("occurrence", "deliver_at_ms")),
-        "arrived",
-    )
-    return rows.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1").drop("_rank")

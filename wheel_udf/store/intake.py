@@ -37,14 +37,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
-from wheel_udf.shard.rows import ACTED, COMMAND, FAR, FIRE_NOW, FIRE_NOW_OP, RETRY, SCHEDULE, SERIES_COLUMNS
+from wheel_udf.shard.rows import ACTED, COMMAND, FAILURE_COLUMNS, FAR, FIRE_NOW, FIRE_NOW_OP, RETRY, SCHEDULE
 from wheel_udf.spark.frames import filled
 from wheel_udf.store.layout import INBOX, NEAR, StoreLayout
 from wheel_udf.store.table import STORE_SCHEMA
 
 _PAYLOAD = ("key", "value", "headers")
-_RARE = ("delay_level_ms", "level_error_ms", *SERIES_COLUMNS[1:])
-_OF_RETRY = ("attempt", "first_amend", "failed_at_ms", "first_error", "last_error")
+_OF_RETRY = tuple(name for name in FAILURE_COLUMNS if name in STORE_SCHEMA.names)
 _REASON = ("error_code", "error_message", "record")
 
 
@@ -104,22 +103,15 @@ def stored_rows(
         "level": F.when(far_copy, NEAR).otherwise(F.col("_level")).cast("int"),
         "slot": F.when(far_copy, newest).otherwise(F.col("_slot")).cast("long"),
         "act": act.otherwise(COMMAND).cast("byte"),
-        "schedule_id": F.col("schedule_id"),
         "id_hash": id_hash(F.col("schedule_id")),
-        "seq": F.col("seq"),
         "amend": amend,
         "op": F.when(is_fire, SCHEDULE).otherwise(F.col("op")).cast("byte"),
         "seq_given": F.coalesce(F.col("was_due_ms") >= cursor_ms, F.col("seq_given"))
         if "was_due_ms" in parsed.columns
         else F.col("seq_given"),
-        "deliver_at_ms": F.col("deliver_at_ms"),
-        **{name: F.col(name) if name in parsed.columns else F.lit(None).cast("long") for name in _RARE},
-        "repeat": F.col("repeat") if "repeat" in parsed.columns else F.lit(None).cast("string"),
         **{name: F.when(is_retry, F.col(name)) if has_acts else F.lit(None) for name in _OF_RETRY},
         "max_lateness_ms": F.when(here, F.col("max_lateness_ms")),
-        "destination": F.col("destination"),
         **{name: F.when(here, F.col(name)) for name in _PAYLOAD},
-        "source": F.col("source"),
         "reject": F.when(~good, F.to_json(F.struct(*_REASON))),
         "event_time_ms": F.when(good & here, F.col("event_time_ms")),
         "arrived": of_batch(F.lit(arrived).cast("long")),

@@ -81,6 +81,13 @@ def is_far_column(level: Column) -> Column:
     return (level > NEAR) | (level == INBOX)
 
 
+def is_handed_over_column(cursor_ms: int) -> Column:
+    """Whether a far row is near already, in a slot that is not dropped yet."""
+    from pyspark.sql import functions as F
+
+    return is_far_column(F.col("level")) & (F.col("deliver_at_ms") < cursor_ms)
+
+
 _WINDOWS_PER_INTERVAL: Final = 32
 _LONGEST_LEAD_MS: Final = 60_000
 

@@ -32,6 +32,7 @@ from pyspark.sql import Column, DataFrame, Window, functions as F
 from wheel_udf.shard.rows import (
     CANCEL,
     COMMAND,
+    FIRE_NOW,
     GONE_CANCELLED,
     GONE_DUPLICATE,
     GONE_SUPERSEDED,
@@ -121,6 +122,24 @@ def _verdicts_of(known: DataFrame) -> DataFrame:
         F.col("amend").alias("own_amend"),
         *(column.alias(name) for column, name in zip(of_wheel, VERSION, strict=True)),
     )
+
+
+def highest(rows: DataFrame) -> DataFrame:
+    """Returns the row of the highest version of each id; of copies the one that is due first. Of a series, that of the
+    state comes before others.
+    """
+    best_first = Window.partitionBy(*_ID).orderBy(
+        *map(F.desc, VERSION),
+        *(F.asc_nulls_last(name) for name in ("occurrence", "deliver_at_ms")),
+        "arrived",
+    )
+    return rows.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1").drop("_rank")
+
+
+def fires_of(rows: DataFrame) -> DataFrame:
+    """Returns the ids (``id_hash``, ``schedule_id``) of FIRE_NOWs, with the highest ``fire_seq`` of each."""
+    is_fire = (F.col("act") == FIRE_NOW) & F.col("reject").isNull()
+    return rows.where(is_fire).groupBy(*_ID).agg(F.max("seq").alias("fire_seq"))
 
 
 def with_version(rows: DataFrame) -> DataFrame:

@@ -58,7 +58,7 @@ from wheel_udf.stream.sharded_query import (
     shard_column,
     stepped,
 )
-from wheel_udf.stream.wheel_worker import NO_AMEND, OUTPUT_TYPE, RETRY_TYPE, WheelWorker, command_bits
+from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, RETRY_TYPE, WheelWorker, command_bits
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
 _RARE_COLUMNS = (
@@ -69,6 +69,7 @@ _RARE_COLUMNS = (
     "last_ms",
     "occurrence",
     "attempt",
+    "first_amend",
     "failed_at_ms",
 )
 _RARE_TEXTS = ("repeat", "first_error", "last_error")
@@ -282,11 +283,6 @@ def _int_or_0(column: str) -> Column:
     return F.coalesce(F.col(column).cast("int"), F.lit(0))
 
 
-def _or_none(column: str) -> Column:
-    # An int with nulls becomes a float in pandas.
-    return F.coalesce(F.col(column).cast("int"), F.lit(NO_AMEND))
-
-
 def _rows_of_step(
     rows: DataFrame,
     shards: int,
@@ -319,7 +315,6 @@ def _rows_of_step(
         no_tick(),
         *(long_or(name, NO_LONG) for name in _RARE_COLUMNS if name in rows.columns),
         *(name for name in _RARE_TEXTS if name in rows.columns),
-        *(_or_none(name).alias(name) for name in ("first_amend",) if name in rows.columns),
     )
 
 

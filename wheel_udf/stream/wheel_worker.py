@@ -74,11 +74,14 @@ _OUTPUT_SCHEMA = schema_of(OUTPUT_TYPE)
 _RETRY_SCHEMA = schema_of(f"{OUTPUT_TYPE}, {RETRY_TYPE}")
 _PACKED = ("op", "seq_given", "act", "amend")
 """Columns of a command that travel packed into one, ``command_bits`` (:func:`command_bits`)."""
-NO_AMEND = -1
-"""``first_amend`` of commands without one."""
 _INPUT_SCHEMA = pa.schema(
     [
-        *(field for field in COMMAND_SCHEMA if field.name not in _PACKED),
+        # A long, as the other columns with nulls (ABSENT).
+        *(
+            field.with_type(pa.int64()) if field.name == "first_amend" else field
+            for field in COMMAND_SCHEMA
+            if field.name not in _PACKED
+        ),
         ("command_bits", pa.int32()),
         ("reject", pa.string()),
         ("tick", pa.string()),
@@ -101,10 +104,8 @@ def _commands(rows: pa.Table) -> pa.Table:
         "act": bits >> 2 & 15,
         "amend": bits >> 6,
     }
-    first_amend = rows["first_amend"]
-    parts["first_amend"] = pc.if_else(pc.equal(first_amend, NO_AMEND), None, first_amend).combine_chunks()
     arrays = [
-        pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name]
+        pa.array(parts[field.name], field.type) if field.name in parts else rows[field.name].cast(field.type)
         for field in COMMAND_SCHEMA
     ]
     return pa.table(arrays, schema=COMMAND_SCHEMA)
@@ -145,7 +146,7 @@ class WheelWorker(ShardWorker):
     ABSENT: ClassVar[frozenset[str]] = frozenset(
         {
             *("deliver_at_ms", "max_lateness_ms", "delay_level_ms", "level_error_ms"),
-            *("anchor_ms", "spread_ms", "last_ms", "occurrence", "attempt", "failed_at_ms"),
+            *("anchor_ms", "spread_ms", "last_ms", "occurrence", "attempt", "first_amend", "failed_at_ms"),
         }
     )
 

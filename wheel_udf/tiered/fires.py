@@ -24,16 +24,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window, functions as F
+from pyspark.sql import DataFrame, functions as F
 
 from wheel_udf.shard.rows import COMMAND, FAR, FIRE_NOW, SCHEDULE
-from wheel_udf.store.layout import NEAR, is_far_column
+from wheel_udf.store.layout import NEAR, is_far_column, is_handed_over_column
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
-from wheel_udf.store.versions import FILE, VERSION, with_version
+from wheel_udf.store.versions import FILE, VERSION, fires_of, highest, with_version
 from wheel_udf.tables.delta_files import stats_of
 from wheel_udf.tables.delta_transaction import NewFiles
 from wheel_udf.tiered.bad_rules import paths_of
+from wheel_udf.tiered.rows import named
 
 _ID: Final = ("id_hash", "schedule_id")
 
@@ -56,15 +57,12 @@ def with_fired(
     if not any(_may_have_fires(file) for file in files):
         return checked
     batch = store.rows_of_files(paths_of(files)) if checked is None else checked
-    is_fire = (F.col("act") == FIRE_NOW) & F.col("reject").isNull()
-    fires = batch.where(is_fire).groupBy(*_ID).agg(F.max("seq").alias("fire_seq")).localCheckpoint()
+    fires = fires_of(batch).localCheckpoint()
     if fires.isEmpty():
         return checked
     best = _best(store, batch, fires, cursor_ms).localCheckpoint()
     newest = store.layout.newest_near_slot(placing_ms)
-    here = (
-        best.where("in_batch").select(*_ID, *VERSION).distinct().withColumn("is_near", F.lit(True))
-    )  # the value
+    here = best.where("in_batch").select(*_ID, *VERSION).distinct().withColumn("is_near", F.lit(True))
     # The FAR row of an entry repeats its version.
     joined = batch.join(F.broadcast(here), [*_ID, *VERSION], "left").where(
         ~(F.col("is_near").isNotNull() & (F.col("act") == FAR))
@@ -80,7 +78,7 @@ def with_fired(
             "first_amend": F.col("amend"),
             "amend": F.col("amend") + 1,
             # It was in the store, so it cannot have fired (wheel_udf.wheel.late_acts).
-            "seq_given": F.lit(True),  # the value
+            "seq_given": F.lit(True),
             # The clock has had its event time, with the batch that it came in.
             "event_time_ms": F.lit(None).cast("long"),
         }
@@ -99,25 +97,15 @@ def _best(store: SlotStore, batch: DataFrame, fires: DataFrame, cursor_ms: int) 
     ours, hashes = F.broadcast(fires), F.broadcast(fires.select("id_hash").distinct())
     files = store.contents().files
     # First the hashes alone: payloads are read from files with these ids only.
-    met = store.rows_of_files(files, named=FILE).select("id_hash", FILE).join(hashes, "id_hash", "left_semi")
+    met = named(store, files, None).select("id_hash", FILE).join(hashes, "id_hash", "left_semi")
     names = {row[0] for row in met.select(FILE).distinct().collect()}
-    some = {path: file for path, file in files.items() if path.rpartition("/")[2] in names}
-    stored = store.rows_of_files(some).where(~_is_handed_over(cursor_ms))
+    stored = named(store, files, names).where(~is_handed_over_column(cursor_ms))
     rows = _marked(stored, in_batch=False).unionByName(_marked(batch, in_batch=True))
-    known = with_version(rows).join(ours, list(_ID))
-    best_first = Window.partitionBy(*_ID).orderBy(
-        *(F.desc(name) for name in VERSION), F.asc_nulls_last("deliver_at_ms"), "arrived"
-    )
-    best = known.withColumn("_rank", F.row_number().over(best_first)).where("_rank = 1")
+    best = highest(with_version(rows).join(ours, list(_ID)))
     is_entry = (F.col("op") == SCHEDULE) & F.col("repeat").isNull() & is_far_column(F.col("level"))
-    return best.where(is_entry & (F.col("seq") <= F.col("fire_seq"))).drop("_rank", "fire_seq")
+    return best.where(is_entry & (F.col("seq") <= F.col("fire_seq"))).drop("fire_seq")
 
 
 def _marked(rows: DataFrame, *, in_batch: bool) -> DataFrame:
     amend = F.coalesce("amend", F.lit(0))
     return rows.select(*STORE_SCHEMA.names).withColumns({"amend": amend, "in_batch": F.lit(in_batch)})
-
-
-def _is_handed_over(cursor_ms: int) -> Column:
-    """Far rows that are near already, in slots that are not dropped yet."""
-    return is_far_column(F.col("level")) & (F.col("deliver_at_ms") < cursor_ms)

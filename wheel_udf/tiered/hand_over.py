@@ -43,7 +43,7 @@ from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
 from wheel_udf.store.versions import FILE, verdicts, with_version
 from wheel_udf.tables.delta_files import File
-from wheel_udf.tiered.rows import version_rows
+from wheel_udf.tiered.rows import name_of, named, version_rows
 
 Files = Mapping[str, File]
 
@@ -103,9 +103,9 @@ def prepare(store: SlotStore, now: Contents, reached: Sequence[Partition], curso
     far, near_side = _divided(elsewhere, lambda file: file.place[0] > NEAR)
 
     def others(names: AbstractSet[str] | None) -> DataFrame:
-        assert names is None or names <= set(map(_name_of, now.files)), "the log names files as Spark does"
+        assert names is None or names <= set(map(name_of, now.files)), "the log names files as Spark does"
         # Far rows apart, so that only the hashes are read of these many: all of them are entries, and have versions.
-        parts = [_named(store, far, names), with_version(_named(store, near_side, names))]
+        parts = [named(store, far, names), with_version(named(store, near_side, names))]
         if staying is not None:
             # An entry that stays in a reached slot can be a higher version of one that leaves.
             parts.append(staying)
@@ -120,17 +120,6 @@ def _divided(files: Files, chosen: Callable[[File], bool]) -> tuple[Files, Files
     """Returns the files that are chosen, and the others."""
     yes = {path: file for path, file in files.items() if chosen(file)}
     return yes, {path: file for path, file in files.items() if path not in yes}
-
-
-def _name_of(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _named(store: SlotStore, files: Files, names: AbstractSet[str] | None) -> DataFrame:
-    """Returns the rows of files with the names of their files; only those with these names, if given."""
-    if names is not None:
-        files = {path: file for path, file in files.items() if _name_of(path) in names}
-    return store.rows_of_files(files, named=FILE)
 
 
 def to_lower_levels(layout: StoreLayout, later: DataFrame, cursor_ms: int) -> DataFrame:

@@ -35,7 +35,7 @@ from wheel_udf.pending.entries import PendingWork, pending
 from wheel_udf.pending.state import heads_of
 from wheel_udf.policies.limits import BOUNDS, Held, Limits, judge, reason
 from wheel_udf.policies.series import first_occurrences
-from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, FIRE_NOW_OP, RETRY, SCHEDULE, with_columns
+from wheel_udf.shard.rows import CANCEL, COMMAND, COMMAND_SCHEMA, RETRY, SCHEDULE, with_columns
 
 _POLLS = 20
 _ROWS_OF_A_POLL = 10_000
@@ -119,16 +119,12 @@ class Pressure:
             now_ms: Entries that are due by this instant are not limited.
         """
         good = parsed.where(F.col("error_code").isNull())
-        # What was admitted once needs no room again, and a FIRE_NOW makes some.
-        good = good.where(F.col("op") != FIRE_NOW_OP)
-        if "act" in good.columns:
-            good = good.where(~F.col("act").eqNullSafe(RETRY))
-        coming = good.where(F.col("op") != CANCEL).count()
+        coming = good.where(_needs_room(parsed)).count()
         if all(
             count + coming <= self.limits.soft * self._most[bound] for bound, count in self._counts.items()
         ):
             return parsed
-        refused = self._refused(good, now_ms)
+        refused = self._refused(good.where(_needs_room(parsed) | (F.col("op") == CANCEL)), now_ms)
         return parsed if refused is None else _marked(parsed, refused, self.limits)
 
     def _refused(self, good: DataFrame, now_ms: int | None) -> DataFrame | None:
@@ -229,6 +225,12 @@ def _with_first_due(new: pa.Table) -> pa.Table:
     return with_columns(new, deliver_at_ms=due_ms).filter(due_ms.is_valid())
 
 
+def _needs_room(parsed: DataFrame) -> Column:
+    """Schedules: a FIRE_NOW makes room, and what a RETRY gives back was admitted once."""
+    is_schedule = F.col("op") == SCHEDULE
+    return is_schedule & ~F.col("act").eqNullSafe(RETRY) if "act" in parsed.columns else is_schedule
+
+
 def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
     """Marks the refused schedules of a batch as rejects; their records are made later, as for all rejects."""
     texts = F.create_map(*(F.lit(part) for bound in BOUNDS for part in (bound, reason(limits, bound))))
@@ -236,8 +238,7 @@ def _marked(parsed: DataFrame, refused: DataFrame, limits: Limits) -> DataFrame:
     over = (
         F.col("bound").isNotNull()
         & F.col("error_code").isNull()
-        & (F.col("op") == SCHEDULE)
-        & (~F.col("act").eqNullSafe(RETRY) if "act" in parsed.columns else F.lit(True))  # the value
+        & _needs_room(parsed)
         & (F.col("after").isNull() | (F.col("seq") > F.col("after")))
     )
     joined = parsed.join(F.broadcast(refused), "schedule_id", "left")

@@ -1,10 +1,15 @@
-"""Expressions over rows of the slot store that hand-over and retirement share."""
+"""What hand-over, retirement and FIRE_NOW share: reads and expressions over rows of the slot store."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set as AbstractSet
+
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.store.table import STORE_SCHEMA
+from wheel_udf.store.versions import FILE
+from wheel_udf.tables.delta_files import File
 
 
 def version_rows(versions: DataFrame, *, level: int, slot: int, act: Column) -> DataFrame:
@@ -31,3 +36,15 @@ def version_rows(versions: DataFrame, *, level: int, slot: int, act: Column) -> 
             for field in STORE_SCHEMA
         )
     )
+
+
+def name_of(path: str) -> str:
+    """The name of a data file, by its path in the log."""
+    return path.rpartition("/")[2]
+
+
+def named(store: SlotStore, files: Mapping[str, File], names: AbstractSet[str] | None) -> DataFrame:
+    """Returns the rows of files with the names of their files; only those with these names, if given."""
+    if names is not None:
+        files = {path: file for path, file in files.items() if name_of(path) in names}
+    return store.rows_of_files(files, named=FILE)
