@@ -60,6 +60,55 @@ destinations:
     ]
 
 
+def test_faults_within_destinations_do_not_hide_those_between_sections(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        REST.replace("path: bad", "path: tables/t_1")
+        + """
+dead_letters: elsewhere
+contract: {default_destination: nobody}
+destinations:
+  t_*: {sink: delta, path: tables}
+  rate: {sink: http, url: "http://x", rate: fast}
+  burst: {sink: http, url: "http://x", rate: 10/s, burst: 2}
+  list: {sink: http, url: "http://x", timeout: soon}
+""",
+    )
+    listed = "rule: a name that one of destinations matches: t_*, rate, burst, list"
+    assert [fault.split("; rule: a dur")[0] for fault in faults_of(file)] == [
+        (
+            "the rejects and a destination share a folder: rejects.path = 'tables/t_1'; "
+            "rule: neither in nor above the folder of destinations.t_* below tables"
+        ),
+        f"dead letters are not on the allow-list: dead_letters = 'elsewhere'; {listed}",
+        f"the default destination is not on the allow-list: contract.default_destination = 'nobody'; {listed}",
+        (
+            "not a rate: destinations.rate.rate = 'fast'; "
+            "rule: a number with /s, /min or /h, such as 100/s; at most 1000000/s"
+        ),
+        "not a duration: destinations.list.timeout = 'soon'",
+        "too small a burst: destinations.burst.burst = 2; rule: at least wheel.shards, 4: each shard has a part of it",
+    ]
+
+
+def test_a_default_that_is_not_allowed_is_told_beside_retries_that_cannot_be(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        REST
+        + """
+contract: {default_destination: nobody}
+destinations:
+  a: {sink: http, url: "http://x", retries: {policy: list}}
+  b: {sink: http, url: "http://x", burst: 5}
+""",
+    )
+    assert [fault.partition(":")[0] for fault in faults_of(file)] == [
+        "the default destination is not on the allow-list",
+        "not the waits of this policy",
+        "a burst without a rate",
+    ]
+
+
 def test_what_the_destinations_cannot_do_together_is_reported_together(tmp_path: Path) -> None:
     file = written(
         tmp_path,

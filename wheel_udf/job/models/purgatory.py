@@ -93,6 +93,7 @@ def _events_are_remembered(watch: WatchConfig, contract: OperationContractConfig
         )
 
 
+@looks_at(destinations=("*.rate", "*.on_undeliverable", "*.retries"))
 def _outcomes_are_delivered_once(destinations: Mapping[str, AnySink]) -> Faults:
     for name, sink in destinations.items():
         for key in sorted({"rate", "on_undeliverable"} & sink.service):

@@ -34,7 +34,7 @@ from wheel_udf.job.models.bounds import (
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
-from wheel_udf.job.models.service import dead_letters_fault, service_faults
+from wheel_udf.job.models.service import burst_faults, dead_letters_faults
 from wheel_udf.job.models.sink import (
     AnySink,
     DestinationsConfig,
@@ -58,7 +58,7 @@ Name = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,100}$"), WithJsonSc
 # --- any job --------------------------------------------------------------------------------------
 
 
-@looks_at(contract="default_destination")
+@looks_at(contract="default_destination", destinations="*")
 def _default_is_allowed(contract: OperationContractConfig, destinations: Mapping[str, AnySink]) -> Faults:
     default = contract.default_destination
     if default is not None and AllowList(destinations).first(default) is None:
@@ -97,7 +97,7 @@ def _paths_have_one_use(
             yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
 
 
-@looks_at(rejects="path")
+@looks_at(rejects="path", destinations="*.path")
 def _rejects_are_apart(rejects: RejectsConfig, destinations: Mapping[str, AnySink]) -> Faults:
     own = path_of(rejects)
     for pattern, sink in destinations.items():
@@ -269,12 +269,16 @@ def _level_topics_are_read_once(levels: LevelsConfig | None, source: SourceConfi
             yield fault_at("levels", "topics", what=what, value=topic, rule=rule)
 
 
-def _destinations_can_be_served(
-    destinations: Mapping[str, AnySink], wheel: WheelConfig, dead_letters: str | None = None
+@looks_at(destinations="*.burst", wheel="shards")
+def _bursts_reach_each_shard(destinations: Mapping[str, AnySink], wheel: WheelConfig) -> Faults:
+    yield from burst_faults(destinations, wheel.shards)
+
+
+@looks_at(destinations=("*.on_undeliverable", "*.retries"))
+def _dead_letters_have_a_place(
+    destinations: Mapping[str, AnySink], dead_letters: str | None = None
 ) -> Faults:
-    yield from service_faults(destinations, wheel.shards)
-    if dead_letters is not None:
-        yield from dead_letters_fault(dead_letters, destinations, "dead_letters")
+    yield from dead_letters_faults(destinations, dead_letters)
 
 
 @looks_at(clock="kind")
@@ -284,6 +288,7 @@ def _punctual_needs_the_wall_clock(delivery: DeliveryConfig, clock: ClockConfig)
         yield fault_at("delivery", "punctual", what=what, value=True, rule=rule)
 
 
+@looks_at(destinations="*.options")
 def _punctual_needs_kafka(delivery: DeliveryConfig, destinations: Mapping[str, AnySink]) -> Faults:
     if not delivery.punctual:
         for name in sorted(delivery.model_fields_set - {"punctual"}):
@@ -350,7 +355,8 @@ class SchedulerConfig(JobConfig):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *JobConfig.rules,
-        _destinations_can_be_served,
+        _bursts_reach_each_shard,
+        _dead_letters_have_a_place,
         _punctual_needs_the_wall_clock,
         _punctual_needs_kafka,
         _preset_fits_the_source,

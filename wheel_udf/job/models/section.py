@@ -9,7 +9,7 @@ A field's type checks one setting; a *rule* checks several. A rule is a function
 
 A rule runs if the fields that it names are valid (unknown keys in them do not count), whatever else is wrong. So one
 validation reports all errors together, and a rule only ever sees models, never the raw file. Of a large section a rule
-may look at one setting (:func:`looks_at`): then only that one has to be valid. A parameter with the default None is
+may look at some settings (:func:`looks_at`): then only those have to be valid. A parameter with the default None is
 optional: it is None if its field is not valid, or not one of the model.
 
 The root of a config is a section too; its rules are those across sections.
@@ -91,8 +91,17 @@ class Section(BaseModel):
             key = field.alias or name
             if (key,) not in removed and (key in settings or not field.is_required()):
                 value = settings[key] if key in settings else field.get_default(call_default_factory=True)
-                with suppress(ValidationError):
-                    fields[name] = adapters_of(cls)[name].validate_python(value)
+                read = adapters_of(cls)[name].validate_python
+                try:
+                    fields[name] = read(value)
+                except (
+                    ValidationError
+                ) as error:  # a rule about what was removed: without all that it is about
+                    again = [_once_more(each, key) for each in error.errors(include_url=False)]
+                    smaller, more = _without_faults({key: value}, again)
+                    removed |= more
+                    with suppress(ValidationError):
+                        fields[name] = read(smaller.get(key))
         return fields, removed
 
     @classmethod
@@ -101,8 +110,8 @@ class Section(BaseModel):
         for rule in cls.rules:
             seen = {}
             for name, parameter in inspect.signature(rule).parameters.items():
-                setting = vars(rule).get("looks_at", {}).get(name)
-                if name in fields and not cls._is_wrong(name, setting, wrong):
+                settings = vars(rule).get("looks_at", {}).get(name, ("",))
+                if name in fields and not any(cls._is_wrong(name, setting, wrong) for setting in settings):
                     seen[name] = fields[name]
                 elif parameter.default is None:
                     seen[name] = None
@@ -112,16 +121,26 @@ class Section(BaseModel):
                 yield from rule(**seen)
 
     @classmethod
-    def _is_wrong(cls, name: str, setting: str | None, wrong: set[Location]) -> bool:
-        at = (cls.model_fields[name].alias or name, *((setting,) if setting else ()))
-        return any(at[: len(each)] == each[: len(at)] for each in wrong)
+    def _is_wrong(cls, name: str, setting: str, wrong: set[Location]) -> bool:
+        """Whether a setting is wrong, what holds it, or something in it; of names alone (``*``) not what is in them."""
+        at = (cls.model_fields[name].alias or name, *filter(None, setting.split(".")))
+        return any(
+            all(part in ("*", key) for part, key in zip(at, each, strict=False))
+            for each in wrong
+            if at[-1] != "*" or len(each) <= len(at)
+        )
 
 
-def looks_at(**settings: str) -> Callable[[_R], _R]:
-    """Names the only setting that a rule checks. The rule then runs even if other settings are wrong."""
+def looks_at(**settings: str | tuple[str, ...]) -> Callable[[_R], _R]:
+    """Names the only settings that a rule checks. The rule then runs even if others are wrong.
+
+    Of a section whose keys are names: ``*`` for the names alone, ``*.path`` for a setting of each.
+    """
 
     def mark(rule: _R) -> _R:
-        vars(rule)["looks_at"] = settings
+        vars(rule)["looks_at"] = {
+            name: (which,) if isinstance(which, str) else which for name, which in settings.items()
+        }
         return rule
 
     return mark
@@ -163,8 +182,8 @@ def adapters_of(model: type[BaseModel]) -> dict[str, TypeAdapter[Any]]:
     return {name: TypeAdapter(hints[name]) for name in model.model_fields}
 
 
-def _once_more(error: ErrorDetails) -> InitErrorDetails:
+def _once_more(error: ErrorDetails, *section: str) -> InitErrorDetails:
     """An error that was reported, as one to report."""
     context = error.get("ctx", {})
     kind = PydanticCustomError("setting", "{what}", context) if error["type"] == "setting" else error["type"]
-    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=context)
+    return InitErrorDetails(type=kind, loc=(*section, *error["loc"]), input=error["input"], ctx=context)

@@ -190,20 +190,27 @@ def rates_of(destinations: Mapping[str, Any], shards: int) -> Rates:
     return Rates(found, tuple(destinations)) if found else Rates()
 
 
-def service_faults(destinations: Mapping[str, Any], shards: int) -> Iterator[InitErrorDetails]:
-    """What cannot be done: a burst that is too small for the shards, dead letters for which there is no destination."""
+def burst_faults(destinations: Mapping[str, Any], shards: int) -> Iterator[InitErrorDetails]:
+    """Bursts that are too small for the shards."""
     for name, sink in destinations.items():
         if sink.burst is not None and sink.burst < shards:
             rule = f"at least wheel.shards, {shards}: each shard has a part of it"
             yield fault_at(
                 "destinations", name, "burst", what="too small a burst", value=sink.burst, rule=rule
             )
+
+
+def dead_letters_faults(destinations: Mapping[str, Any], of_job: str | None) -> Iterator[InitErrorDetails]:
+    """Dead letters, of the job or of a destination, that have no place to go to."""
+    for name, sink in destinations.items():
         to = sink.retries.dead_letters if sink.retries is not None else None
         if to is not None:
-            yield from dead_letters_fault(to, destinations, "destinations", name, "retries", "dead_letters")
+            yield from _dead_letters_fault(to, destinations, "destinations", name, "retries", "dead_letters")
+    if of_job is not None:
+        yield from _dead_letters_fault(of_job, destinations, "dead_letters")
 
 
-def dead_letters_fault(
+def _dead_letters_fault(
     name: str, destinations: Mapping[str, Any], *location: str
 ) -> Iterator[InitErrorDetails]:
     """Dead letters go to a destination of the allow-list that is not tried again itself."""
