@@ -94,9 +94,8 @@ class Section(BaseModel):
                 read = adapters_of(cls)[name].validate_python
                 try:
                     fields[name] = read(value)
-                except (
-                    ValidationError
-                ) as error:  # a rule about what was removed: without all that it is about
+                except ValidationError as error:
+                    # A rule of the section misses what was removed: without the setting that holds it, too.
                     again = [_once_more(each, key) for each in error.errors(include_url=False)]
                     smaller, more = _without_faults({key: value}, again)
                     removed |= more
