@@ -100,6 +100,7 @@ def world(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         yield World(spark, tmp_path, server)
 
 
+@pytest.mark.sentinel
 def test_a_row_that_fails_is_tried_again_after_its_wait_with_the_same_fire_id(world: World) -> None:
     world.server.at("/hook", *FIRST_FAILS)
     world.give([due("a", 5, 0, destination="hook"), due("b", 5, 0)])

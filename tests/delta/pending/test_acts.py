@@ -106,7 +106,10 @@ def test_an_act_is_pending_at_once_and_the_same_when_the_keeper_has_taken_it(
     )
 
 
-@pytest.mark.parametrize("killed", ["before it noted the commit", "with the commit in flight"])
+@pytest.mark.parametrize(
+    "killed",
+    ["before it noted the commit", pytest.param("with the commit in flight", marks=pytest.mark.sentinel)],
+)
 def test_an_act_is_taken_once_by_a_job_that_is_killed_at_its_commit_and_started_again(
     world: World, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:

@@ -43,7 +43,7 @@ def take_in(world: World) -> None:
     world.take_in(("a", "replace", 2, 600), ("c", "cancel", 1, None), ("e", "schedule", 1, 9_000))
 
 
-@pytest.mark.parametrize("hashes", ["apart", "all the same"])
+@pytest.mark.parametrize("hashes", ["apart", pytest.param("all the same", marks=pytest.mark.sentinel)])
 def test_ids_with_several_versions_and_ids_of_one_hash_are_counted_exactly(
     world: World, monkeypatch: pytest.MonkeyPatch, hashes: str
 ) -> None:

@@ -185,6 +185,7 @@ def test_a_pause_and_its_end_that_no_batch_has_taken_leave_the_series_as_it_was(
     assert job.waiting() == before
 
 
+@pytest.mark.sentinel
 def test_what_fires_now_is_released_once_and_a_series_goes_on_behind_it(job: Job) -> None:
     job.run("10:05", command("ping", repeat="every 15 minutes"), command("once", delay="2 hours"))
     assert acts.fire_now(job.spark, job.work, Picked(where="true"), dry_run=True) == 2
