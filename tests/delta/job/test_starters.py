@@ -9,7 +9,7 @@ import runpy
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def started(use: str, folder: Path) -> list[str]:
-    """The lines of a run over the sample input of a use, to the end of time."""
+def started(use: str, folder: Path, until: str = "2100-01-01") -> list[str]:
+    """The lines of a run over the sample input of a use, by default to the end of time."""
     assert main(["init", use, "--into", str(folder)], out=io.StringIO()) == 0
     for file in (folder / f"{use}.yml", folder / f"{use}_sample.py"):
         file.write_text(file.read_text().replace("data/", f"{folder}/data/"))
     with redirect_stdout(io.StringIO()):
         runpy.run_path(str(folder / f"{use}_sample.py"))
-    more = ("--trigger", "available-now", "--until", "2100-01-01", "--set", "wheel.shards=2")
+    more = ("--trigger", "available-now", "--until", until, "--set", "wheel.shards=2")
     code, out, err = say(folder / f"{use}.yml", "run", *more)
     assert (code, err) == (0, ""), err
     return out.splitlines()
@@ -54,6 +54,16 @@ def test_all_of_half_a_year_is_in_the_tables_after_a_run_to_its_end(
         spark.read.format("delta").load(f"{tables}/{name}").count() for name in ("renewals", "birthdays")
     ]
     assert counts == [666, 334]
+
+
+def test_of_the_series_the_short_one_is_over_after_ten_minutes_and_the_others_wait(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    end = datetime.now(UTC) + timedelta(minutes=11)
+    lines = started("recurring", tmp_path, end.isoformat())
+    assert "bad" not in " ".join(lines)
+    rows = spark.read.format("delta").load(f"{tmp_path}/data/recurring/tables/reports_pulse")
+    assert [row.occurrence for row in rows.orderBy("deliver_at").collect()] == [1, 2, 3, 4, 5]
 
 
 def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSession, tmp_path: Path) -> None:

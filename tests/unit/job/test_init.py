@@ -17,7 +17,7 @@ from wheel_udf.job.cli import main
 from wheel_udf.job.loader import load
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 
-USES = ["months", "orders", "reminders", "retries", "schedules"]
+USES = ["months", "orders", "recurring", "reminders", "retries", "schedules"]
 
 
 def init(*arguments: str) -> tuple[int, list[str], str]:
@@ -81,7 +81,7 @@ def test_an_unknown_use_is_refused_with_the_known_ones() -> None:
     code, _, err = init("remindrs")
     assert (code, err.strip()) == (
         2,
-        "error: there is no such example config: NAME = 'remindrs'; rule: one of months, orders, reminders, retries, schedules",
+        "error: there is no such example config: NAME = 'remindrs'; rule: one of months, orders, recurring, reminders, retries, schedules",
     )
 
 
