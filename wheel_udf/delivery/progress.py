@@ -1,4 +1,4 @@
-"""Texts about a batch for people: :func:`progress_line`, and the durations in it."""
+"""Texts about a batch for people: :func:`progress_line`, :func:`next_line`, and the durations in them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,22 @@ def progress_line(report: BatchReport) -> str:
     if report.paused:
         parts.append("intake paused")
     return " | ".join(parts).rstrip()
+
+
+def next_line(report: BatchReport, now_ms: int) -> str:
+    """What a job on the wall clock waits for after a batch, as a sentence: ``4 pending, the next one is due at
+    2026-01-01T10:31:20Z, in 1.6 min``.
+
+    Args:
+        report: The batch.
+        now_ms: The wall clock (UTC epoch ms).
+    """
+    if report.next_due_ms is None:
+        # Far entries of a store and paused series have no due time here.
+        return f"{report.pending:,} pending, none of them near" if report.pending else "nothing is pending"
+    wait_ms = report.next_due_ms - now_ms
+    when = "now" if wait_ms <= 0 else f"at {instant_text(report.next_due_ms)}, in {duration_text(wait_ms)}"
+    return f"{report.pending:,} pending, the next one is due {when}"
 
 
 def span_text(span_ms: int | None) -> str:

@@ -14,7 +14,7 @@ found before each start, meanwhile, and after a failure: :mod:`wheel_udf.job.sou
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,9 @@ from wheel_udf.checkpoint.lease import Leases
 from wheel_udf.checkpoint.spark_logs import planned_batch
 from wheel_udf.common.errors import WheelError
 from wheel_udf.common.progress import PrintLine
-from wheel_udf.delivery.progress import progress_line
+from wheel_udf.control.wall import wall_clock_ms
+from wheel_udf.delivery.progress import next_line, progress_line
+from wheel_udf.delivery.report import BatchReport
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, compose, sources_of
 from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models.purgatory import AnyConfig
@@ -60,7 +62,7 @@ def run_held(
     """
     with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger_ms is None
-        lines = [lambda report: print_line(progress_line(report))] if config.log == "text" else []
+        lines = [_lines(print_line, tells_next=not bounded)] if config.log == "text" else []
         supervisor = Supervisor(
             None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )
@@ -85,6 +87,20 @@ def run_held(
         if supervisor.signal is None or not supervisor.cut_off:
             return SUCCESS
         return _after_a_cut(supervisor.signal, config, print_line)
+
+
+def _lines(print_line: PrintLine, *, tells_next: bool) -> Callable[[BatchReport], None]:
+    """Takes the reports of a run, prints a line for each, and after the first what the job waits for."""
+    is_first = tells_next
+
+    def take(report: BatchReport) -> None:
+        nonlocal is_first
+        print_line(progress_line(report))
+        if is_first and not report.in_data_time:
+            print_line(next_line(report, wall_clock_ms()))
+        is_first = False
+
+    return take
 
 
 @dataclass(frozen=True)

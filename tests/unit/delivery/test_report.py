@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from wheel_udf.delivery.progress import duration_text, progress_line
+from wheel_udf.delivery.progress import duration_text, next_line, progress_line
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
 from wheel_udf.wheel.lateness import RELATIVE_ERROR, LatenessHistogram
@@ -111,6 +111,22 @@ def test_a_batch_is_one_line() -> None:
         "batch     7 | in    1,000 | fired      250 | pending    12,000 | lateness p50  400 ms p99   1.0 s"
         " | clock 2013-01-01T00:26:40Z | watermark 2013-01-01T00:26:39Z"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "nothing is pending"),
+        ({"pending": 1_000}, "1,000 pending, none of them near"),
+        (
+            {"pending": 4, "next_due_ms": 1_357_000_095_000},
+            "4 pending, the next one is due at 2013-01-01T00:28:15Z, in 1.6 min",
+        ),
+        ({"pending": 4, "next_due_ms": 1_356_999_999_000}, "4 pending, the next one is due now"),
+    ],
+)
+def test_a_line_says_what_the_job_waits_for(changes: dict[str, int], line: str) -> None:
+    assert next_line(report(**changes), now_ms=1_357_000_000_000) == line
 
 
 @pytest.mark.parametrize("kind", ["event", "simulated"])
