@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import INT64_MAX
@@ -26,7 +26,11 @@ from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.policies.series import upcoming
 from wheel_udf.recurrence.local_times import zone_of
 from wheel_udf.recurrence.occurrences import occurrences_of
-from wheel_udf.shard.rows import PAUSED_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wheel_udf.pending.entries import PendingWork
 
 _MOST: Final = 100_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,38 +63,59 @@ def _of_rule(asked: argparse.Namespace, print_line: PrintLine) -> None:
     anchor_ms = from_ms if rule.starts_ms is None else rule.starts_ms
     most = asked.n if rule.count is None else min(asked.n, rule.count)
     found = occurrences.between(from_ms, INT64_MAX, anchor_ms, most).tolist()
-    _print(found, rule.zone, print_line, f"no occurrence after {instant_text_ms(from_ms)}")
+    for line in _lines(found, rule.zone) or [f"no occurrence after {instant_text_ms(from_ms)}"]:
+        print_line(line)
 
 
 def _of_job(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> None:
     from wheel_udf.job.compose import pending_work_of
     from wheel_udf.job.sessions import session
-    from wheel_udf.pending.state import waiting
     from wheel_udf.spark.failures import quiet_sql
 
     with quiet_sql(), session(config.name) as spark:
-        work = pending_work_of(spark, config)
-        rows = {row.schedule_id: row for row in waiting(spark, work.query, ids=asked.id).collect()}
-    for name in asked.id:
+        for line in lines_of(spark, pending_work_of(spark, config), asked.id, asked.n):
+            print_line(line)
+
+
+def lines_of(spark: SparkSession, work: PendingWork, ids: Sequence[str], most: int) -> list[str]:
+    """The lines about pending entries.
+
+    Args:
+        spark: A session.
+        work: Where the entries are.
+        ids: Their ids.
+        most: How many occurrences of each.
+
+    Raises:
+        WheelError: They cannot be read.
+    """
+    from pyspark.sql import functions as F
+
+    from wheel_udf.pending.entries import ENTRY_ID, entries
+
+    nominal_ms = F.unix_millis("deliver_at").alias("nominal_ms")
+    columns = (ENTRY_ID, nominal_ms, "repeat", "paused", "anchor_ms", "occurrence")
+    rows = {row[ENTRY_ID]: row for row in entries(spark, work, ids=ids).select(*columns).collect()}
+    lines: list[str] = []
+    for name in ids:
         row = rows.get(name)
-        if len(asked.id) > 1:
-            print_line(f"{name}:")
+        if len(ids) > 1:
+            lines.append(f"{name}:")
         if row is None:
-            print_line(f"{name} is not pending")
-        elif row.repeat is not None and row.deliver_at_ms == PAUSED_MS:
-            print_line(f"{name} is paused")
+            lines.append(f"{name} is not pending")
+        elif row.paused:
+            lines.append(f"{name} is paused")
         elif row.repeat is None:
-            _print([row.deliver_at_ms - (row.level_error_ms or 0)], "UTC", print_line, "")
+            lines += _lines([row.nominal_ms], "UTC")
         else:
-            nominal_ms = row.deliver_at_ms - (row.level_error_ms or 0)
-            found = upcoming(row.repeat, nominal_ms, row.anchor_ms, row.occurrence, asked.n)
-            _print(found, json.loads(row.repeat)["time_zone"], print_line, "")
+            # Of a series that the wheel of the tiered mode has not read yet nobody knows the occurrence.
+            times = upcoming(row.repeat, row.nominal_ms, row.anchor_ms or 0, row.occurrence or 0, most)
+            lines += _lines(times, json.loads(row.repeat)["time_zone"])
+    return lines
 
 
-def _print(instants_ms: Iterable[int], zone: str, print_line: PrintLine, none: str) -> None:
-    lines = [f"{instant_text_ms(each)}  {_local(each, zone)}" for each in instants_ms]
-    for line in lines or [none]:
-        print_line(line)
+def _lines(instants_ms: Iterable[int], zone: str) -> list[str]:
+    return [f"{instant_text_ms(each)}  {_local(each, zone)}" for each in instants_ms]
 
 
 def _local(instant_ms: int, zone: str) -> str:

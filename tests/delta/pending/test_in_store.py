@@ -13,6 +13,8 @@ from pyspark.sql import Column, functions as F
 from tests.delta.pending.test_acts import work_of
 from tests.delta.tiered.test_keeper import World
 from tests.spark.streams import at_ms
+from wheel_udf.common.instants import instant_text_ms
+from wheel_udf.job.next import lines_of
 from wheel_udf.pending import in_store
 from wheel_udf.pending.entries import count_pending, pending
 from wheel_udf.store import intake
@@ -74,3 +76,9 @@ def test_entries_that_wait_in_the_inbox_or_were_handed_over_and_not_dropped_are_
     assert moved is not None
     assert moved.rows == 2, "both versions of a, whose slots stay"
     assert (found(world), count_pending(world.spark, work_of(world))) == (LEFT, 4)
+
+
+def test_the_next_time_of_an_entry_that_waits_in_the_store_is_its_due_time(world: World) -> None:
+    world.take_in(("b", "schedule", 1, 9_000))
+    due = instant_text_ms(at_ms(9_000))
+    assert lines_of(world.spark, work_of(world), ["b"], 3) == [f"{due}  {due[:-1]}+00:00 UTC"]

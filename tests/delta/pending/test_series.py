@@ -17,6 +17,7 @@ from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.control.clocks import EventClock
 from wheel_udf.delivery.query import deliver
 from wheel_udf.delivery.summary import Summary
+from wheel_udf.job.next import lines_of
 from wheel_udf.job.picture import draw
 from wheel_udf.pending import acts
 from wheel_udf.pending.acts import Picked
@@ -183,6 +184,31 @@ def test_a_pause_and_its_end_that_no_batch_has_taken_leave_the_series_as_it_was(
     assert job.waiting() == before
     job.run("10:06")
     assert job.waiting() == before
+
+
+def test_the_next_times_of_an_id_are_those_that_acts_have_left(job: Job) -> None:
+    job.run(
+        "10:20",
+        command("report", repeat="0 * * * *", count=3),
+        command("ping", repeat="every 15 minutes"),
+        command("over", repeat="every 15 minutes"),
+        command("once", delay="1 hour"),
+    )
+    assert lines_of(job.spark, job.work, ["report"], 5) == [
+        f"2026-01-01T{hour}:00:00.000Z  2026-01-01T{hour}:00:00.000+00:00 UTC" for hour in (11, 12, 13)
+    ]
+    acts.pause(job.spark, job.work, Picked(["ping"]))
+    acts.cancel(job.spark, job.work, Picked(["over"]))
+    assert lines_of(job.spark, job.work, ["ping", "over", "once", "nobody"], 1) == [
+        "ping:",
+        "ping is paused",
+        "over:",
+        "over is not pending",
+        "once:",
+        "2026-01-01T11:00:00.000Z  2026-01-01T11:00:00.000+00:00 UTC",
+        "nobody:",
+        "nobody is not pending",
+    ]
 
 
 @pytest.mark.sentinel
