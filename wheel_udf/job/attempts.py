@@ -62,7 +62,9 @@ def run_held(
     """
     with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
         bounded = config.trigger_ms is None
-        lines = [_lines(print_line, tells_next=not bounded)] if config.log == "text" else []
+        lines = (
+            [_lines(print_line, tells_next=not bounded and until_ms is None)] if config.log == "text" else []
+        )
         supervisor = Supervisor(
             None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )

@@ -56,14 +56,14 @@ def test_all_of_half_a_year_is_in_the_tables_after_a_run_to_its_end(
     assert counts == [666, 334]
 
 
-def test_of_the_series_the_short_one_is_over_after_ten_minutes_and_the_others_wait(
+def test_of_the_short_series_the_last_occurrence_fires_and_tells_of_those_missed_and_the_others_wait(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     end = datetime.now(UTC) + timedelta(minutes=11)
     lines = started("recurring", tmp_path, end.isoformat())
-    assert "bad" not in " ".join(lines)
+    assert "1 ended" in " ".join(lines)
     rows = spark.read.format("delta").load(f"{tmp_path}/data/recurring/tables/reports_pulse")
-    assert [row.occurrence for row in rows.orderBy("deliver_at").collect()] == [1, 2, 3, 4, 5]
+    assert [(row.occurrence, row.missed_before) for row in rows.collect()] == [(5, 4)]
 
 
 def test_the_reminders_of_a_table_fire_but_for_the_deleted_one(spark: SparkSession, tmp_path: Path) -> None:
