@@ -50,9 +50,9 @@ def test_the_example_of_the_batch_log_prints_its_slowest_batch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, _ = blocks("docs/metrics.md", "python")
-    checkpoint = f"{tmp_path}/data/example/checkpoint"
+    checkpoint = f"{tmp_path}/data/trial/checkpoint"
     for batch, seconds in enumerate([0.5, 2.0, None]):
         BatchLog(checkpoint).append({"at_ms": batch, "batch_id": batch, "seconds": seconds})
-    exec(compile(program.replace("data/example/checkpoint", checkpoint), "docs/metrics.md", "exec"), {})
+    exec(compile(program.replace("data/trial/checkpoint", checkpoint), "docs/metrics.md", "exec"), {})
 
     assert capsys.readouterr().out == "{'at_ms': 1, 'batch_id': 1, 'seconds': 2.0}\n"
