@@ -97,6 +97,7 @@ def test_a_default_that_is_not_allowed_is_told_beside_retries_that_cannot_be(tmp
         REST
         + """
 contract: {default_destination: nobody}
+dead_letters: nowhere
 destinations:
   a: {sink: http, url: "http://x", retries: {policy: list}}
   b: {sink: http, url: "http://x", burst: 5}
@@ -104,6 +105,7 @@ destinations:
     )
     assert [fault.partition(":")[0] for fault in faults_of(file)] == [
         "the default destination is not on the allow-list",
+        "dead letters are not on the allow-list",
         "not the waits of this policy",
         "a burst without a rate",
     ]

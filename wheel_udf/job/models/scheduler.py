@@ -34,7 +34,7 @@ from wheel_udf.job.models.bounds import (
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.section import Rule, Section, all_defaults, looks_at
-from wheel_udf.job.models.service import burst_faults, dead_letters_faults
+from wheel_udf.job.models.service import burst_faults, dead_letters_faults, not_allowed
 from wheel_udf.job.models.sink import (
     AnySink,
     DestinationsConfig,
@@ -274,6 +274,12 @@ def _bursts_reach_each_shard(destinations: Mapping[str, AnySink], wheel: WheelCo
     yield from burst_faults(destinations, wheel.shards)
 
 
+@looks_at(destinations="*")
+def _dead_letters_are_allowed(dead_letters: str | None, destinations: Mapping[str, AnySink]) -> Faults:
+    if dead_letters is not None:
+        yield from not_allowed(dead_letters, destinations, "dead_letters")
+
+
 @looks_at(destinations=("*.on_undeliverable", "*.retries"))
 def _dead_letters_have_a_place(
     destinations: Mapping[str, AnySink], dead_letters: str | None = None
@@ -356,6 +362,7 @@ class SchedulerConfig(JobConfig):
     rules: ClassVar[tuple[Rule, ...]] = (
         *JobConfig.rules,
         _bursts_reach_each_shard,
+        _dead_letters_are_allowed,
         _dead_letters_have_a_place,
         _punctual_needs_the_wall_clock,
         _punctual_needs_kafka,

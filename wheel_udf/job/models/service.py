@@ -201,26 +201,30 @@ def burst_faults(destinations: Mapping[str, Any], shards: int) -> Iterator[InitE
 
 
 def dead_letters_faults(destinations: Mapping[str, Any], of_job: str | None) -> Iterator[InitErrorDetails]:
-    """Dead letters, of the job or of a destination, that have no place to go to."""
-    for name, sink in destinations.items():
-        to = sink.retries.dead_letters if sink.retries is not None else None
-        if to is not None:
-            yield from _dead_letters_fault(to, destinations, "destinations", name, "retries", "dead_letters")
+    """Dead letters, of the job or of a destination, that have no place to go to. Whether the allow-list has those of
+    the job: :func:`not_allowed`.
+    """
+    told: dict[tuple[str, ...], str] = {
+        ("destinations", name, "retries", "dead_letters"): sink.retries.dead_letters
+        for name, sink in destinations.items()
+        if sink.retries is not None and sink.retries.dead_letters is not None
+    }
+    for location, to in told.items():
+        yield from not_allowed(to, destinations, *location)
     if of_job is not None:
-        yield from _dead_letters_fault(of_job, destinations, "dead_letters")
+        told["dead_letters",] = of_job
+    for location, to in told.items():
+        pattern = AllowList(destinations).first(to)
+        if pattern is not None and destinations[pattern].comes_back:
+            rule = "a destination without retries"
+            yield fault_at(*location, what="dead letters would come back themselves", value=to, rule=rule)
 
 
-def _dead_letters_fault(
-    name: str, destinations: Mapping[str, Any], *location: str
-) -> Iterator[InitErrorDetails]:
-    """Dead letters go to a destination of the allow-list that is not tried again itself."""
-    pattern = AllowList(destinations).first(name)
-    if pattern is None:
+def not_allowed(name: str, destinations: Mapping[str, Any], *location: str) -> Iterator[InitErrorDetails]:
+    """Dead letters go to a destination of the allow-list."""
+    if AllowList(destinations).first(name) is None:
         rule = f"a name that one of destinations matches: {', '.join(destinations)}"
         yield fault_at(*location, what="dead letters are not on the allow-list", value=name, rule=rule)
-    elif destinations[pattern].comes_back:
-        rule = "a destination without retries"
-        yield fault_at(*location, what="dead letters would come back themselves", value=name, rule=rule)
 
 
 def dead_letters_of(destinations: Mapping[str, Any], of_job: str | None) -> dict[str, tuple[str, str]]:
