@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import runpy
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -90,3 +91,15 @@ def test_the_copy_of_all_example_configs_leaves_the_starters_out(tmp_path: Path)
     assert main(["conf", "--copy", str(tmp_path)], out=out) == 0
     assert (ROOT / "conf" / "init").is_dir()
     assert not (tmp_path / "init").exists()
+
+
+def test_no_two_of_the_examples_of_a_new_user_share_a_folder() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    folders = {use: folders_of((ROOT / "conf" / "init" / f"{use}.yml").read_text("utf-8")) for use in USES}
+    folders["the example of the README"] = folders_of(readme[readme.index("```python") :].split("```")[1])
+    named = [name for each in folders.values() for name in each]
+    assert sorted(named) == sorted(set(named)), folders
+
+
+def folders_of(text: str) -> set[str]:
+    return set(re.findall(r"data/(\w+)/", text))
