@@ -19,7 +19,7 @@ from wheel_udf.checkpoint.identity import TIERED_PARTS
 from wheel_udf.commands.contract import DEFAULT_PRESET, PRESETS
 from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.names import AllowList, shares_a_folder
+from wheel_udf.common.names import shares_a_folder
 from wheel_udf.common.paths import names_of
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.bounds import (
@@ -60,14 +60,9 @@ Name = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,100}$"), WithJsonSc
 
 @looks_at(contract="default_destination", destinations="*")
 def _default_is_allowed(contract: OperationContractConfig, destinations: Mapping[str, AnySink]) -> Faults:
-    default = contract.default_destination
-    if default is not None and AllowList(destinations).first(default) is None:
-        yield fault_at(
-            "contract",
-            "default_destination",
-            what="the default destination is not on the allow-list",
-            value=default,
-            rule=f"a name that one of destinations matches: {', '.join(destinations)}",
+    if (default := contract.default_destination) is not None:
+        yield from not_allowed(
+            "the default destination is", default, destinations, "contract", "default_destination"
         )
 
 
@@ -277,7 +272,7 @@ def _bursts_reach_each_shard(destinations: Mapping[str, AnySink], wheel: WheelCo
 @looks_at(destinations="*")
 def _dead_letters_are_allowed(dead_letters: str | None, destinations: Mapping[str, AnySink]) -> Faults:
     if dead_letters is not None:
-        yield from not_allowed(dead_letters, destinations, "dead_letters")
+        yield from not_allowed("dead letters are", dead_letters, destinations, "dead_letters")
 
 
 @looks_at(destinations=("*.on_undeliverable", "*.retries"))

@@ -210,21 +210,24 @@ def dead_letters_faults(destinations: Mapping[str, Any], of_job: str | None) -> 
         if sink.retries is not None and sink.retries.dead_letters is not None
     }
     for location, to in told.items():
-        yield from not_allowed(to, destinations, *location)
+        yield from not_allowed("dead letters are", to, destinations, *location)
     if of_job is not None:
         told["dead_letters",] = of_job
+    allowed = AllowList(destinations)
     for location, to in told.items():
-        pattern = AllowList(destinations).first(to)
+        pattern = allowed.first(to)
         if pattern is not None and destinations[pattern].comes_back:
             rule = "a destination without retries"
             yield fault_at(*location, what="dead letters would come back themselves", value=to, rule=rule)
 
 
-def not_allowed(name: str, destinations: Mapping[str, Any], *location: str) -> Iterator[InitErrorDetails]:
-    """Dead letters go to a destination of the allow-list."""
+def not_allowed(
+    what: str, name: str, destinations: Mapping[str, Any], *location: str
+) -> Iterator[InitErrorDetails]:
+    """A destination that the allow-list has not; `what` begins the sentence."""
     if AllowList(destinations).first(name) is None:
         rule = f"a name that one of destinations matches: {', '.join(destinations)}"
-        yield fault_at(*location, what="dead letters are not on the allow-list", value=name, rule=rule)
+        yield fault_at(*location, what=f"{what} not on the allow-list", value=name, rule=rule)
 
 
 def dead_letters_of(destinations: Mapping[str, Any], of_job: str | None) -> dict[str, tuple[str, str]]:
