@@ -30,13 +30,15 @@ help: ## print this list
 
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
-# What `make test` leaves out: jobs from end to end, with restarts and moves; processes that are killed or submitted; the page; what an upgrade of Spark or
-# Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
+# What `make test` leaves out: jobs from end to end, with restarts and moves; each form of a table, a header, a broker; processes that are killed or
+# submitted; the page; what an upgrade of Spark or Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/pending/test_acts.py tests/delta/pending/test_series.py tests/delta/pending/test_in_store.py \
           tests/delta/delivery/test_retries.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
           tests/delta/delivery/test_hostile_names.py tests/kafka/punctual/test_punctual.py tests/spark/job/test_job.py tests/s3/test_jobs_on_s3.py tests/hdfs \
-          tests/delta/tiered/test_series.py tests/delta/tiered/test_fire_now.py tests/kafka/delivery/test_retries.py tests/kafka/pending/test_redrive.py
+          tests/delta/tiered/test_series.py tests/delta/tiered/test_fire_now.py tests/kafka/delivery/test_retries.py tests/kafka/pending/test_redrive.py \
+          tests/delta/delivery/test_deliver.py tests/delta/sinks/test_sinks.py tests/delta/tables/test_append_once.py tests/spark/commands/test_header_names.py \
+          tests/kafka/testing/test_broker.py
 FAULTS := tests/faults tests/cluster tests/s3/test_cluster.py tests/s3/test_frozen_driver.py
 PAGE   := tests/page
 UPGRADE := tests/upgrade

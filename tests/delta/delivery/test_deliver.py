@@ -111,6 +111,7 @@ OUT = [("a", 2, 400, 1_000), ("b", 2, 700, 1_000), ("d", 1, 250, 300), ("e", 1, 
 OTHER = [("b", 1, 150, 200)]
 
 
+@pytest.mark.sentinel
 def test_each_destination_gets_its_rows_once_and_the_account_closes(world: World) -> None:
     add_files(world.folder / "in", *FILES)
     world.run()

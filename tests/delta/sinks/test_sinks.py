@@ -118,6 +118,7 @@ def commits(place: Path) -> list[list[dict[str, Any]]]:
 # --- exactly once ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_three_destinations_of_one_batch_get_their_rows_as_they_are(
     spark: SparkSession, batches: Batches, tmp_path: Path
 ) -> None:
@@ -251,6 +252,7 @@ def test_another_series_of_batches_is_not_mistaken_for_a_repetition(
 # --- what cannot be delivered ---------------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_rows_of_a_missing_table_are_undeliverable_and_the_others_unaffected(
     spark: SparkSession, batches: Batches, tmp_path: Path
 ) -> None:

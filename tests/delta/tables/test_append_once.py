@@ -46,6 +46,7 @@ def by_delta(place: str) -> bool:
     return str(information["engineInfo"]).startswith("Apache-Spark")
 
 
+@pytest.mark.sentinel
 def test_a_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
     place = make(spark, tmp_path / "table")
 

@@ -177,6 +177,7 @@ def test_a_broker_does_not_outlive_an_owner_that_is_killed(own: None) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.sentinel
 def test_the_verb_broker_serves_topics_on_its_port_until_it_is_told_to_end(own: None) -> None:
     port = local_kafka.free_ports()[0]
     command = [sys.executable, "-m", "wheel_udf", "broker", "--port", str(port)]

@@ -238,6 +238,7 @@ def test_without_names_nothing_changes(spark: SparkSession) -> None:
 # --- the default delay ----------------------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_the_default_delay_is_of_commands_that_name_no_due_time_with_each_preset(spark: SparkSession) -> None:
     names = HeaderNames(id_from="key")
     rows = parsed(
