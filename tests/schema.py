@@ -1,9 +1,10 @@
-"""The JSON Schema of the config files, for editors and other programs.
+"""The JSON Schema of the config files, for editors and other programs, and the OpenAPI document of a running job.
 
 ::
 
     conf/schema/scheduler.schema.json     AnySchedulerConfig
     conf/schema/purgatory.schema.json     PurgatoryConfig
+    conf/schema/openapi.json              the HTTP interface of a running job (wheel_udf.job.openapi)
 
 The first line of a config in ``conf/`` is ``# yaml-language-server: $schema=schema/scheduler.schema.json``. The
 files are generated from the models; a test compares them. ``python -m tests.schema conf/schema`` writes them
@@ -23,8 +24,10 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from wheel_udf.job.arguments import VERBS
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import AnySchedulerConfig
+from wheel_udf.job.openapi import openapi_of
 
 _KINDS: Final[dict[str, tuple[str, Any]]] = {
     "scheduler": ("Config of a scheduler", AnySchedulerConfig),
@@ -37,6 +40,12 @@ def schemas() -> dict[str, str]:
     return {f"{kind}.schema.json": _text(title, model) for kind, (title, model) in _KINDS.items()}
 
 
+def interface() -> str:
+    """Returns the text of the OpenAPI document."""
+    asked = [name for name, verb in VERBS.items() if verb.get("asks")]
+    return json.dumps(openapi_of(asked), indent=2) + "\n"
+
+
 def _text(title: str, model: Any) -> str:
     schema = TypeAdapter(model).json_schema()
     top = {"$schema": GenerateJsonSchema.schema_dialect, "title": title}
@@ -44,9 +53,9 @@ def _text(title: str, model: Any) -> str:
 
 
 def write(folder: Path) -> None:
-    """Writes the schemas into a folder."""
+    """Writes them into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in schemas().items():
+    for name, text in {**schemas(), "openapi.json": interface()}.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

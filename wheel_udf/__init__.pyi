@@ -1,3 +1,4 @@
+from wheel_udf.api.job import Job as Job
 from wheel_udf.commands.contract import Contract as Contract
 from wheel_udf.commands.delay_levels import BinaryLevels as BinaryLevels, FixedLevels as FixedLevels
 from wheel_udf.common.errors import (

@@ -43,6 +43,7 @@ ROOMS = (
     "transfer",
     "replay",
     "metrics",
+    "api",
     "page",
     # Before job: `wheel-udf broker` starts the broker of the tests.
     "testing",

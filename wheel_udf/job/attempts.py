@@ -33,6 +33,7 @@ from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import note_settings, with_row_settings
+from wheel_udf.job.serving import answering
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import SourceTopics
 from wheel_udf.job.supervise import (
@@ -69,12 +70,21 @@ def run_held(
             None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )
         leases.take()
-        with graceful_signals(supervisor, print_line):
+        with graceful_signals(supervisor, print_line), answering(spark, config) as begin_answering:
             try:
                 with listening(spark, config.name, meter):
                     topics = SourceTopics(config, print_line)
                     attempt = _Attempt(
-                        spark, config, until_ms, supervisor, print_line, leases, topics, meter, phases
+                        spark,
+                        config,
+                        until_ms,
+                        supervisor,
+                        print_line,
+                        leases,
+                        topics,
+                        meter,
+                        phases,
+                        begin_answering,
                     )
                     with_restarts(attempt.run, config.restarts, supervisor, print_line)
             except Exception as error:
@@ -118,6 +128,7 @@ class _Attempt:
     topics: SourceTopics
     meter: Meter
     phases: Phases
+    begin_answering: Callable[[], None]
 
     def run(self) -> None:
         """Runs the query to its end, and starts it again whenever the wall clock was set back.
@@ -155,6 +166,7 @@ class _Attempt:
         steps = None if config.trigger_ms is None else ClockRewindDetector()
         phases.begin("starting the query")
         query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
+        self.begin_answering()
         phases.begin("the first batch")
         with running(self.meter):
             return supervise(query, supervisor, steps, self.topics.look, self.leases.check)

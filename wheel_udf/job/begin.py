@@ -58,7 +58,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
         StreamingQueryException: The query failed, and new starts did not help.
     """
     with leases_of(config) as leases, closing(Phases(print_line)) as phases:
-        _check_port(config)
+        _check_ports(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
         with loading(_PROGRAM), session(config.name, config.checkpoint):
@@ -97,8 +97,8 @@ def _load(module: str) -> None:
         import_module(module)
 
 
-def _check_port(config: AnyConfig) -> None:
-    if config.metrics is not None:
-        from wheel_udf.job.metering import check_port
+def _check_ports(config: AnyConfig) -> None:
+    if config.metrics is not None or config.api.address_is_chosen:
+        from wheel_udf.job.metering import check_ports
 
-        check_port(config)
+        check_ports(config)

@@ -4,6 +4,7 @@
 
     wheel-udf VERB --config FILE [options]    arguments, by verbs.toml ---> loader ---> module of the verb
                                               no --config: init, conf, broker, next --> module of the verb
+                                              the job runs, and the verb asks it -----> its answer is printed
 
 ``python -m wheel_udf`` and ``spark-submit jobs/delay_scheduler.py`` take the same arguments
 (:mod:`wheel_udf.job.arguments`). Standard output has the lines of the verb (of a run one for each batch, and the
@@ -23,6 +24,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TextIO
 
+from wheel_udf.api.answer import RefusedError
 from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.common.interrupts import INTERRUPTED, is_interrupt
 from wheel_udf.common.progress import PrintLine
@@ -94,6 +96,11 @@ def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLi
     module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
     if getattr(arguments, "config", None) is None:
         return int(import_module(module).execute(arguments, print_line) or 0)
+    if VERBS[arguments.verb].get("asks"):
+        from wheel_udf.job import asking
+
+        if asking.was_answered(arguments, print_line):
+            return 0
     from wheel_udf.job import loader
 
     trigger = getattr(arguments, "trigger", None)
@@ -116,6 +123,9 @@ def _interrupt_text(verb: str, *, dry_run: bool) -> str:
 
 
 def _report(error: BaseException, warn: PrintLine, *, debug: bool) -> int:
+    if isinstance(error, RefusedError):
+        warn(f"error: {error.sentence}")
+        return error.exit_code
     from wheel_udf.spark.failures import explain
 
     failure = explain(error)

@@ -30,7 +30,7 @@ from wheel_udf.job.compose import (
     sink_of,
     sources_of,
 )
-from wheel_udf.job.metering import check_port
+from wheel_udf.job.metering import check_ports
 from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
@@ -62,7 +62,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     Raises:
         WheelError: The job could not run.
     """
-    check_port(config)
+    check_ports(config)
     with session(config.name) as spark:
         sources = sources_of(spark, config)
         check_destinations(spark, config, shape_of(facts_of(frame_of(config, sources, until_ms))))

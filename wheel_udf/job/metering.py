@@ -75,15 +75,19 @@ def running(meter: Meter) -> Iterator[None]:
     meter.stopped(STOPPED)
 
 
-def check_port(config: AnyConfig) -> None:
-    """Checks that a run could serve its metrics.
+def check_ports(config: AnyConfig) -> None:
+    """Checks that a run could serve its metrics, and answer questions.
 
     Raises:
-        ConfigError: The port is in use, or the package for it is missing.
+        ConfigError: A port is in use, or the package for it is missing.
     """
     exporter = exporter_of(config.metrics)
     if exporter is not None:
         exporter.close()
+    if config.api.enabled and config.api.address_is_chosen:
+        from wheel_udf.api.server import ApiServer
+
+        ApiServer(config.api.address, config.api.port).close()
 
 
 def _meter_of(config: AnyConfig, log: BatchLog, print_line: PrintLine) -> Meter:

@@ -6,13 +6,14 @@ are apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame, functions as F
-
 from wheel_udf.common.extras import missing_package
+from wheel_udf.common.instants import parse_instant_ms
+from wheel_udf.common.progress import PrintLine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
 _DAY_MS: Final = 86_400_000
 _LAST_DAY: Final = 2_932_896
 """Days from 1970-01-01 to 9999-12-31, where the dates of matplotlib end."""
+_PAST_9999: Final = "+"
+"""The first character of the text of a later instant."""
 _NAMED: Final = 8
 _HATCH: Final = "///"
 
 
-def draw(steps: DataFrame, file: Path) -> None:
+def draw(steps: Sequence[Mapping[str, Any]], file: Path) -> None:
     """Draws a forecast: the eight largest destinations, and the others together. Later occurrences of series are
     hatched. Without years above 9999.
 
     Args:
-        steps: The table of :func:`wheel_udf.pending.entries.forecast`.
+        steps: The rows of :func:`wheel_udf.pending.entries.forecast`, ``due_from`` as ISO text.
         file: Where to.
 
     Raises:
@@ -67,13 +70,29 @@ def draw(steps: DataFrame, file: Path) -> None:
     plt.close(figure)
 
 
-def _tables(steps: DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def finish(steps: Sequence[Mapping[str, Any]], file: Path, print_line: PrintLine) -> None:
+    """Draws a forecast and says so; one without rows is not drawn."""
+    if steps:
+        draw(steps, file)
+    print_line(f"drawn: {file}" if steps else "no picture was drawn")
+
+
+def _tables(steps: Sequence[Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Two tables by day and destination: entries, and later occurrences of series."""
+    import pandas as pd
+
+    drawn = [row for row in steps if not row["due_from"].startswith(_PAST_9999)]
     # As numbers: pandas has no instants beyond 2262.
-    day = (F.unix_millis("due_from") / _DAY_MS).alias("day")
-    entries = (F.col("rows") - F.col("estimated")).alias("entries")
-    drawn = steps.select(day, "destination", "rows", entries, "estimated").where(F.col("day") < _LAST_DAY)
-    frame: Any = drawn.toPandas()
+    frame: Any = pd.DataFrame(
+        {
+            "day": [parse_instant_ms(row["due_from"]) / _DAY_MS for row in drawn],
+            "destination": [row.get("destination") for row in drawn],
+            "rows": [row["rows"] for row in drawn],
+            "entries": [row["rows"] - row["estimated"] for row in drawn],
+            "estimated": [row["estimated"] for row in drawn],
+        }
+    )
+    frame = frame[frame["day"] < _LAST_DAY]
     table = frame.pivot_table(index="day", columns="destination", aggfunc="sum").fillna(0)
     largest = [*table["rows"].sum().sort_values(ascending=False).index]
     parts = []

@@ -18,10 +18,10 @@ pause, resume, backfill; of dead letters redrive.
     wheel-udf pause    --config FILE (--id ID | --where SQL)... [--dry-run]
     wheel-udf resume   --config FILE (--id ID | --where SQL)... [--dry-run]
 
-They read the config of the job, and work while it runs and while it is stopped. Rows are printed as JSON, one on a
-line (if there is none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and
-changes nothing. A purgatory has ``pending`` (its operations), ``cancel`` and ``acts``. The arguments:
-:mod:`wheel_udf.job.arguments`.
+They read the config of the job, and work while it runs and while it is stopped. A job that runs answers them itself,
+over HTTP (:mod:`wheel_udf.job.asking`); else they start Spark. Rows are printed as JSON, one on a line (if there is
+none, a line says so), without key and value unless ``--payload`` is given. ``--dry-run`` counts and changes nothing. A
+purgatory has ``pending`` (its operations), ``cancel`` and ``acts``. The arguments: :mod:`wheel_udf.job.arguments`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dataclasses import asdict
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.api.answer import Answer
 from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import instant_text_ms
@@ -39,7 +40,7 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.picture import draw
+from wheel_udf.job.picture import finish
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
@@ -49,7 +50,10 @@ from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.redrive import dead_letters, redrive
 from wheel_udf.spark.failures import quiet_sql
 
-_OF_PURGATORY = ("pending", "cancel", "acts")
+_FEW = 10_000
+"""Of more rows, reading all entries costs less than finding the first ones."""
+
+OF_PURGATORY = ("pending", "cancel", "acts")
 _PLURAL = {
     "entry": "entries",
     "operation": "operations",
@@ -59,61 +63,120 @@ _PLURAL = {
 
 
 def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine) -> None:
-    """Executes a verb.
+    """Executes a verb in a session of its own.
 
     Raises:
         ConfigError: A purgatory has no such verb.
         WheelError: The verb failed.
     """
-    if isinstance(config, PurgatoryConfig) and asked.verb not in _OF_PURGATORY:
+    require_verb(config, asked.verb)
+    with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
+        answer = answer_of(spark, config, pending_work_of(spark, config), asked)
+        print_line = progress.around(print_line)
+        for line in answer.printed():
+            print_line(line)
+    if getattr(asked, "png", None) is not None:
+        finish(answer.rows, asked.png, print_line)
+
+
+def require_verb(config: AnyConfig, verb: str) -> None:
+    """Checks that a job has a verb.
+
+    Raises:
+        ConfigError: A purgatory has no such verb.
+    """
+    if isinstance(config, PurgatoryConfig) and verb not in OF_PURGATORY:
         raise ConfigError(
             "a purgatory has no such verb",
             field="verb",
-            value=asked.verb,
-            rule=", ".join(_OF_PURGATORY),
+            value=verb,
+            rule=", ".join(OF_PURGATORY),
             hint="an operation cannot be changed: cancel it, and send a new one",
         )
-    with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
-        print_line = progress.around(print_line)
-        work = pending_work_of(spark, config)
-        match asked.verb:
-            case "pending" if isinstance(config, PurgatoryConfig):
-                _list_operations(spark, config, asked, print_line)
-            case "pending":
-                _list(spark, work, asked, print_line)
-            case "forecast":
-                _forecast(spark, work, asked, print_line)
-            case "history":
-                _history(spark, work, config, asked.id, print_line)
-            case "acts":
-                _acts(spark, work, print_line)
-            case "redrive":
-                assert not isinstance(config, PurgatoryConfig), "refused above"
-                _redrive(spark, work, config, asked, print_line)
-            case _:
-                noun = "operation" if isinstance(config, PurgatoryConfig) else "entry"
-                _act(spark, work, asked, print_line, noun)
 
 
-def _list_operations(
-    spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace, print_line: PrintLine
-) -> None:
-    rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
-    if asked.id is not None or asked.where is not None:
-        rows = _picked(asked).of(rows, "op_id")
-    if asked.count:
-        print_line(f"pending {rows.count()}")
-        return
-    shown = rows.orderBy("deadline", "group", "op_id").limit(asked.limit)
+def answer_of(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> Answer:
+    """Answers a verb.
+
+    Args:
+        spark: A session.
+        config: The config of the job.
+        work: Its pending work.
+        asked: The arguments.
+
+    Raises:
+        WheelError: The verb failed.
+    """
+    match asked.verb:
+        case "pending" if asked.count:
+            return _count(spark, config, work, asked)
+        case "pending" | "forecast":
+            return _of_frame(frame_of(spark, config, work, asked), _none(config, asked))
+        case "history":
+            return _history(spark, work, config, asked.id)
+        case "acts":
+            return _of_frame(acts.audit(spark, work.query).orderBy("at", "batch"), "0 acts")
+        case "redrive":
+            assert not isinstance(config, PurgatoryConfig), "it has no such verb"
+            return _redrive(spark, work, config, asked)
+        case _:
+            return _act(spark, work, asked, "operation" if isinstance(config, PurgatoryConfig) else "entry")
+
+
+def frame_of(
+    spark: SparkSession, config: AnyConfig, work: PendingWork, asked: argparse.Namespace
+) -> DataFrame:
+    """The rows of ``pending`` or ``forecast``."""
+    if asked.verb == "forecast":
+        rows, clock_ms = _rows(spark, work, asked), _clock_ms(spark, work, asked.as_of)
+        return forecast(rows, asked.every, horizon=asked.horizon, clock_ms=clock_ms)
+    if isinstance(config, PurgatoryConfig):
+        return _operations(spark, config, asked)
+    first = asked.limit if asked.where is None and asked.limit <= _FEW else None
+    rows = _rows(spark, work, asked, first)
+    shown = rows.orderBy(F.asc_nulls_last("scheduled_at"), "schedule_id").limit(asked.limit)
+    # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
+    scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
+    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "repeat", "occurrence")
+    paused = F.when(F.col("paused"), F.col("paused")).alias("paused")
+    return shown.select(
+        "schedule_id", "seq", "deliver_at", scheduled, *kept, paused, "place", *_payload(asked)
+    )
+
+
+def _operations(spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace) -> DataFrame:
+    shown = _operations_asked(spark, config, asked).orderBy("deadline", "group", "op_id").limit(asked.limit)
     payload = {"key", "value", "headers"}
-    named = [F.col(name) for name in shown.columns if name not in payload]
-    _say_rows(shown.select(*named, *_payload(asked)), print_line, _none(asked, "operations"))
+    return shown.select(*(F.col(name) for name in shown.columns if name not in payload), *_payload(asked))
 
 
-def _none(asked: argparse.Namespace, noun: str) -> str:
+def _operations_asked(spark: SparkSession, config: PurgatoryConfig, asked: argparse.Namespace) -> DataFrame:
+    rows = operations_pending(spark, config.checkpoint, as_of_ms=asked.as_of)
+    return rows if asked.id is None and asked.where is None else _picked(asked).of(rows, "op_id")
+
+
+def _count(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> Answer:
+    if isinstance(config, PurgatoryConfig):
+        counts = {"pending": _operations_asked(spark, config, asked).count()}
+    else:
+        everything = asked.id is None and asked.where is None and asked.as_of is None
+        counts = {"pending": count_pending(spark, work) if everything else _rows(spark, work, asked).count()}
+        if work.store is not None:
+            counts["stored"] = count_far(work.store)
+    return Answer(counts=counts, lines=[f"{name} {count}" for name, count in counts.items()])
+
+
+def _of_frame(rows: DataFrame, none: str) -> Answer:
+    """The rows of a frame; `none` says that there are none."""
+    found = [json.loads(row.line) for row in rows.select(F.to_json(F.struct("*")).alias("line")).collect()]
+    return Answer(rows=found, lines=[none] if none and not found else [])
+
+
+def _none(config: AnyConfig, asked: argparse.Namespace) -> str:
     """The line that is printed if there are no rows."""
     if getattr(asked, "limit", 1) == 0:
         return ""  # there may be some
+    noun = "operations" if isinstance(config, PurgatoryConfig) else "entries"
     return f"0 pending {noun}" + (" match" if asked.id is not None or asked.where is not None else "")
 
 
@@ -125,45 +188,11 @@ def _picked(asked: argparse.Namespace) -> acts.Picked:
     return acts.Picked(asked.id, asked.where)
 
 
-def _rows(spark: SparkSession, work: PendingWork, asked: argparse.Namespace) -> DataFrame:
-    rows = pending(spark, work, ids=asked.id, as_of_ms=asked.as_of)
+def _rows(
+    spark: SparkSession, work: PendingWork, asked: argparse.Namespace, first: int | None = None
+) -> DataFrame:
+    rows = pending(spark, work, ids=asked.id, as_of_ms=asked.as_of, first=first)
     return rows if asked.id is None and asked.where is None else _picked(asked).of(rows)
-
-
-def _list(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, print_line: PrintLine) -> None:
-    if asked.count:
-        everything = asked.id is None and asked.where is None and asked.as_of is None
-        count = count_pending(spark, work) if everything else _rows(spark, work, asked).count()
-        print_line(f"pending {count}")
-        if work.store is not None:
-            print_line(f"stored {count_far(work.store)}")
-        return
-    shown = _rows(spark, work, asked).orderBy("deliver_at", "schedule_id").limit(asked.limit)
-    # JSON leaves nulls out: the line of an entry without a delay level has no columns of levels.
-    scheduled = F.when(F.col("delay_level_ms").isNotNull(), F.col("scheduled_at")).alias("scheduled_at")
-    kept = ("delay_level_ms", "destination", "max_lateness_ms", "source", "repeat", "occurrence")
-    paused = F.when(F.col("paused"), F.col("paused")).alias("paused")
-    _say_rows(
-        shown.select("schedule_id", "seq", "deliver_at", scheduled, *kept, paused, "place", *_payload(asked)),
-        print_line,
-        _none(asked, "entries"),
-    )
-
-
-def _forecast(
-    spark: SparkSession, work: PendingWork, asked: argparse.Namespace, print_line: PrintLine
-) -> None:
-    rows, clock_ms = _rows(spark, work, asked), _clock_ms(spark, work, asked.as_of)
-    steps = forecast(rows, asked.every, horizon=asked.horizon, clock_ms=clock_ms).persist()
-    try:
-        _say_rows(steps, print_line, _none(asked, "entries"))
-        if asked.png is not None and steps.isEmpty():
-            print_line("no picture was drawn")
-        elif asked.png is not None:
-            draw(steps, asked.png)
-            print_line(f"drawn: {asked.png}")
-    finally:
-        steps.unpersist()
 
 
 def _clock_ms(spark: SparkSession, work: PendingWork, as_of_ms: int | None) -> int:
@@ -173,13 +202,7 @@ def _clock_ms(spark: SparkSession, work: PendingWork, as_of_ms: int | None) -> i
     return acts.store_clock_ms(spark, work)
 
 
-def _act(
-    spark: SparkSession,
-    work: PendingWork,
-    asked: argparse.Namespace,
-    print_line: PrintLine,
-    noun: str,
-) -> None:
+def _act(spark: SparkSession, work: PendingWork, asked: argparse.Namespace, noun: str) -> Answer:
     picked = _picked(asked)
     if asked.verb == "backfill":
         count = acts.backfill(
@@ -197,16 +220,17 @@ def _act(
     else:
         act = acts.move if asked.verb == "move" else acts.reroute
         count = act(spark, work, picked, to=asked.to, dry_run=asked.dry_run)
-    print_line(act_text(asked.verb, count, noun, dry_run=asked.dry_run))
+    return _acted(asked, count, noun)
+
+
+def _acted(asked: argparse.Namespace, count: int, noun: str) -> Answer:
+    lines = [act_text(asked.verb, count, noun, dry_run=asked.dry_run)]
+    return Answer(counts={"picked" if asked.dry_run else "changed": count}, lines=lines)
 
 
 def _redrive(
-    spark: SparkSession,
-    work: PendingWork,
-    config: SchedulerConfig,
-    asked: argparse.Namespace,
-    print_line: PrintLine,
-) -> None:
+    spark: SparkSession, work: PendingWork, config: SchedulerConfig, asked: argparse.Namespace
+) -> Answer:
     picked = _picked(asked)
     name = asked.letters or config.dead_letters
     if name is None:
@@ -216,7 +240,7 @@ def _redrive(
         )
     letters = dead_letters(spark, destinations_of(config).resolve(name), name)
     count = redrive(spark, work, letters, picked, per_s=asked.rate, dry_run=asked.dry_run)
-    print_line(act_text(asked.verb, count, "dead letter", dry_run=asked.dry_run))
+    return _acted(asked, count, "dead letter")
 
 
 def act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
@@ -225,13 +249,7 @@ def act_text(verb: str, count: int, noun: str, *, dry_run: bool) -> str:
     return f"would {verb} {count} {noun} (dry run)" if dry_run else f"{acts.DONE[verb]} {count} {noun}"
 
 
-def _acts(spark: SparkSession, work: PendingWork, print_line: PrintLine) -> None:
-    _say_rows(acts.audit(spark, work.query).orderBy("at", "batch"), print_line, "0 acts")
-
-
-def _history(
-    spark: SparkSession, work: PendingWork, config: AnyConfig, schedule_id: str, print_line: PrintLine
-) -> None:
+def _history(spark: SparkSession, work: PendingWork, config: AnyConfig, schedule_id: str) -> Answer:
     events = history_of(
         spark,
         work,
@@ -240,6 +258,7 @@ def _history(
         destinations=destinations_of(config),
         rejects=sink_of(config.rejects),
     )
+    rows = []
     for event in events:
         named = {name: value for name, value in asdict(event).items() if value is not None}
         named |= {
@@ -247,16 +266,6 @@ def _history(
             for name in ("at_ms", "deliver_at_ms", "acted_at_ms")
             if name in named
         }
-        print_line(json.dumps({name.removesuffix("_ms"): value for name, value in named.items()}))
-    if not events:
-        print_line(
-            "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to files"
-        )
-
-
-def _say_rows(rows: DataFrame, print_line: PrintLine, none: str) -> None:
-    lines = rows.select(F.to_json(F.struct("*")).alias("line")).collect()
-    for row in lines:
-        print_line(row.line)
-    if none and not lines:
-        print_line(none)
+        rows.append({name.removesuffix("_ms"): value for name, value in named.items()})
+    none = "nothing is known of this id: it never arrived, or ended long ago (see contract.memory), or went to files"
+    return Answer(rows=rows, lines=[] if rows else [none])

@@ -12,12 +12,7 @@ on threads of their own, from figures that are in memory: a scrape reads neither
 
 from __future__ import annotations
 
-import socket
-import sys
-import threading
 from collections.abc import Iterable, Mapping
-from http.server import ThreadingHTTPServer
-from socketserver import TCPServer
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
@@ -32,11 +27,10 @@ from prometheus_client.registry import Collector
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.metrics.figures import Spent, Value
+from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS
 from wheel_udf.wheel.lateness import LatenessHistogram
-
-_SLOWEST_CLIENT_S: Final = 10.0
 
 
 class Exporter:
@@ -52,9 +46,7 @@ class Exporter:
 
     def __init__(self, address: str, port: int) -> None:
         try:
-            family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-            server = type("Server", (_Server,), {"address_family": family})
-            self._server: ThreadingHTTPServer = server(place[:2], _Handler)
+            self._server = HttpServer(address, port, "wheel-metrics")
         except OSError as fault:
             raise ConfigError(
                 f"the port for metrics cannot be opened ({fault.strerror or fault})",
@@ -63,53 +55,26 @@ class Exporter:
                 rule=f"a free port of the address {address}",
                 hint="use another port or address; 0 takes any free port",
             ) from None
-        self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
         """The address of the server, without a path."""
-        host, port = self._server.server_address[:2]
-        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+        return self._server.url
 
     def serve(self, meter: Meter) -> None:
         """Begins to answer requests."""
         registry = CollectorRegistry()
         registry.register(Samples(meter))
         ProcessCollector(registry=registry)
-        self._server.RequestHandlerClass = type(
-            "Handler", (_Handler,), {"registry": registry, "meter": meter}
-        )
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            name="wheel-metrics",
-            daemon=True,
-            kwargs={"poll_interval": 0.1},
-        )
-        self._thread.start()
+        self._server.serve(type("Handler", (_Handler,), {"registry": registry, "meter": meter}))
 
     def close(self) -> None:
         """Stops answering and frees the port."""
-        if self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        # Without HTTPServer's own, which looks up the machine's name: that takes seconds where no name server answers.
-        TCPServer.server_bind(self)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # A client that has hung up is no fault of the job.
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
+        self._server.close()
 
 
 class _Handler(MetricsHandler):
-    timeout = _SLOWEST_CLIENT_S
+    timeout = SLOWEST_CLIENT_S
     meter: Meter
 
     def do_GET(self) -> None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.page.shard_sums import SUMS_SCHEMA, sums_of_entries, sums_of_operations
+from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
 from wheel_udf.shard.rows import PAUSED_MS, outer_id
 from wheel_udf.shard.shard_text import chunks_from_text
@@ -43,48 +44,63 @@ SHARD_SCHEMA: Final = pa.unify_schemas([SUMS_SCHEMA, NEXT_SCHEMA])
 null."""
 
 
-def entries_of_shard(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
+def entries_of_shard(
+    text: str, *, geometry: Wheel, clock_ms: int, texts: ChunkStore | None = None
+) -> pa.Table:
     """The counts of a shard of a wheel, and its next entries.
 
     Args:
         text: The column ``chunks`` of the shard's state.
         geometry: The wheel.
         clock_ms: The clock of the wheel.
+        texts: Has the chunks that are outside the text.
 
     Returns:
         Rows of :data:`SHARD_SCHEMA`.
     """
-    return _together(sums_of_entries(text, geometry=geometry, clock_ms=clock_ms), next_entries(text))
+    sums = sums_of_entries(text, geometry=geometry, clock_ms=clock_ms, texts=texts)
+    return _together(sums, next_entries(text, texts=texts))
 
 
-def operations_of_shard(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
+def operations_of_shard(
+    text: str, *, geometry: Wheel, clock_ms: int, texts: ChunkStore | None = None
+) -> pa.Table:
     """As :func:`entries_of_shard`, of a purgatory."""
-    return _together(sums_of_operations(text, geometry=geometry, clock_ms=clock_ms), next_operations(text))
+    sums = sums_of_operations(text, geometry=geometry, clock_ms=clock_ms, texts=texts)
+    return _together(sums, next_operations(text, texts=texts))
 
 
-def next_entries(text: str, most: int = MOST_NEXT) -> pa.Table:
+def next_entries(text: str, most: int = MOST_NEXT, texts: ChunkStore | None = None) -> pa.Table:
     """The entries of a shard that are due next, in order; without paused series.
 
     Args:
         text: The column ``chunks`` of the shard's state.
         most: How many.
+        texts: Has the chunks that are outside the text.
 
     Returns:
         Rows of :data:`NEXT_SCHEMA`.
     """
     # A column that a chunk may lack is not read alone.
     columns = ("schedule_id", "deliver_at_ms", "destination", "repeat", "max_lateness_ms")
-    return _next(text, columns, most, more=(IN_FLIGHT_LEVEL,))
+    return _next(text, columns, most, more=(IN_FLIGHT_LEVEL,), texts=texts)
 
 
-def next_operations(text: str, most: int = MOST_NEXT) -> pa.Table:
+def next_operations(text: str, most: int = MOST_NEXT, texts: ChunkStore | None = None) -> pa.Table:
     """As :func:`next_entries`: the operations of a purgatory shard that are decided next if nothing happens."""
-    return _next(text, ("op_id", "look_at_ms", "destination"), most)
+    return _next(text, ("op_id", "look_at_ms", "destination"), most, texts=texts)
 
 
-def _next(text: str, columns: tuple[str, ...], most: int, *, more: tuple[int, ...] = ()) -> pa.Table:
+def _next(
+    text: str,
+    columns: tuple[str, ...],
+    most: int,
+    *,
+    more: tuple[int, ...] = (),
+    texts: ChunkStore | None,
+) -> pa.Table:
     """`more`: levels outside the wheel whose rows are due all the same."""
-    chunks = [c for c in chunks_from_text(text) if c.level > MEMORY_LEVEL or c.level in more]
+    chunks = [c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level in more]
     found = NEXT_SCHEMA.empty_table()
     for chunk in sorted(chunks, key=lambda chunk: chunk.low_ms):
         if chunk.low_ms == PAUSED_MS or (

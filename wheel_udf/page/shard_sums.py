@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from wheel_udf.common import geometry as geometry_of
 from wheel_udf.common.geometry import Wheel
+from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import IN_FLIGHT_LEVEL, MEMORY_LEVEL
 from wheel_udf.shard.rows import PAUSED_MS
 from wheel_udf.shard.shard_text import chunks_from_text
@@ -54,7 +55,9 @@ SUMS_SCHEMA: Final = pa.schema(
 _KEYS: Final = ["level", "slot", "destination", "step"]
 
 
-def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
+def sums_of_entries(
+    text: str, *, geometry: Wheel, clock_ms: int, texts: ChunkStore | None = None
+) -> pa.Table:
     """Counts the entries of a shard of a wheel.
 
     Levels and slots are those of the wheel's rule at the clock. A shard opens a bucket only when something in it is
@@ -64,16 +67,19 @@ def sums_of_entries(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
         text: The column ``chunks`` of the shard's state.
         geometry: The wheel.
         clock_ms: The clock of the wheel, from which levels and steps count.
+        texts: Has the chunks that are outside the text.
 
     Returns:
         Rows of :data:`SUMS_SCHEMA`.
     """
-    return _sums(text, "deliver_at_ms", geometry, clock_ms, outside=(), more=(IN_FLIGHT_LEVEL,))
+    return _sums(text, "deliver_at_ms", geometry, clock_ms, outside=(), more=(IN_FLIGHT_LEVEL,), texts=texts)
 
 
-def sums_of_operations(text: str, *, geometry: Wheel, clock_ms: int) -> pa.Table:
+def sums_of_operations(
+    text: str, *, geometry: Wheel, clock_ms: int, texts: ChunkStore | None = None
+) -> pa.Table:
     """Counts a purgatory shard's operations by their deadlines; otherwise as :func:`sums_of_entries`."""
-    return _sums(text, "look_at_ms", geometry, clock_ms)
+    return _sums(text, "look_at_ms", geometry, clock_ms, texts=texts)
 
 
 def _sums(
@@ -84,10 +90,11 @@ def _sums(
     *,
     outside: tuple[int, ...] = (RESTING, HELD),
     more: tuple[int, ...] = (),
+    texts: ChunkStore | None,
 ) -> pa.Table:
     """`outside`: levels without a place in the wheel; `more`: those of them that are counted at their due time."""
     parts = [SUMS_SCHEMA.empty_table()]
-    for chunk in chunks_from_text(text):
+    for chunk in chunks_from_text(text, texts):
         if chunk.level > MEMORY_LEVEL or chunk.level in more:
             parts.append(_in_wheel(chunk.table("destination", due_column), due_column, wheel, clock_ms))
         elif chunk.level in outside:

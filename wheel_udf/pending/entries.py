@@ -34,7 +34,7 @@ from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.pending import in_store
 from wheel_udf.pending.acts_on_state import changed
 from wheel_udf.pending.load import later_load
-from wheel_udf.pending.state import waiting
+from wheel_udf.pending.state import heads_of, waiting
 from wheel_udf.policies.series_load import MOST_STEPS, Steps
 from wheel_udf.shard.rows import ID_JOINT, PAUSED_MS
 from wheel_udf.store.layout import is_far, is_far_column
@@ -129,7 +129,12 @@ ENTRY_ID: Final = "entry_id"
 
 
 def pending(
-    spark: SparkSession, work: PendingWork, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+    spark: SparkSession,
+    work: PendingWork,
+    *,
+    ids: Sequence[str] | None = None,
+    as_of_ms: int | None = None,
+    first: int | None = None,
 ) -> DataFrame:
     """Returns the entries that wait for their due time.
 
@@ -142,6 +147,8 @@ def pending(
             Tiered: from the store's version at that moment, as far back as its log and files are kept; entries due by
             that moment are left out, even if they had not been released yet; and series as in the direct mode, without
             them if Spark no longer keeps the batch.
+        first: Only so many entries need be there, those with the earliest ``scheduled_at``, which costs less than all
+            of them; there may be more. None for all.
 
     Returns:
         One row per entry with :data:`PENDING_COLUMNS`, in no order.
@@ -150,18 +157,25 @@ def pending(
         CheckpointError: There is no checkpoint, or it is damaged, or does not go back so far.
         StoreError: The store does not go back so far.
     """
-    return entries(spark, work, ids=ids, as_of_ms=as_of_ms).select(*PENDING_COLUMNS)
+    return entries(spark, work, ids=ids, as_of_ms=as_of_ms, first=first).select(*PENDING_COLUMNS)
 
 
 def entries(
-    spark: SparkSession, work: PendingWork, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+    spark: SparkSession,
+    work: PendingWork,
+    *,
+    ids: Sequence[str] | None = None,
+    as_of_ms: int | None = None,
+    first: int | None = None,
 ) -> DataFrame:
     """As :func:`pending`, with :data:`ENTRY_ID`: an occurrence of a series that is tried again has an id of its own,
     and as its ``schedule_id`` that of the series.
     """
     require_checkpoint(work.checkpoint)
     if work.store is None:
-        rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms)
+        if as_of_ms is None and work.acts_waiting():
+            first = None  # an act may have made other entries the first ones
+        rows = waiting(spark, work.query, ids=ids, as_of_ms=as_of_ms, first=first)
         if as_of_ms is None:
             rows = changed(rows, work.query, ids)
         return _to_output_columns(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
@@ -175,12 +189,16 @@ def entries(
 def count_pending(spark: SparkSession, work: PendingWork) -> int:
     """Counts the entries that wait for their due time: ``pending(spark, work).count()`` in less time.
 
-    Tiered mode: far entries are counted from the store's log; only ids with several versions, and the near rows, are
+    Direct mode: the shards have their counts. They are not used while an act waits that the job has not taken. Tiered
+    mode: far entries are counted from the store's log; only ids with several versions, and the near rows, are
     read in full.
 
     Raises:
         CheckpointError, StoreError: As :func:`pending`.
     """
+    if work.store is None and not work.acts_waiting():
+        require_checkpoint(work.checkpoint)
+        return sum(head["pending"] for head in heads_of(spark, work.query))
     if work.store is None:
         return pending(spark, work).count()
     require_checkpoint(work.checkpoint)

@@ -10,9 +10,9 @@ Spark's reader still loads the stores of all shards: it has no filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
@@ -22,31 +22,47 @@ from wheel_udf.checkpoint.chunk_place import chunk_place_of
 from wheel_udf.checkpoint.identity import identity_of
 from wheel_udf.checkpoint.spark_logs import batch_at, committed_offsets, state_format
 from wheel_udf.common.errors import CheckpointError
+from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.rows import ENTRY_SCHEMA, MEMORY_SCHEMA
 from wheel_udf.shard.shard_text import (
     MARKED_ENTRY_SCHEMA,
     held_of_text,
     marked_entries_of_text,
     memory_of_text,
-    whole_text,
+    soonest_of_text,
 )
 from wheel_udf.spark.hadoop_files import state_location
 from wheel_udf.spark.queries import use_readable_state
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
 from wheel_udf.stream.worker import files_of
 
+
+class OfText(Protocol):
+    """Decodes the text of a shard."""
+
+    def __call__(self, text: str, *, texts: ChunkStore | None) -> pa.Table:
+        """The rows in a text; `texts` has the chunks that are outside it."""
+
+
 _FEW_IDS: Final = 20
 """Up to this many ids, only their shards are decoded; more ids belong to most shards anyway."""
 
 
 def waiting(
-    spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | None = None, as_of_ms: int | None = None
+    spark: SparkSession,
+    checkpoint: str,
+    *,
+    ids: Sequence[str] | None = None,
+    as_of_ms: int | None = None,
+    first: int | None = None,
 ) -> DataFrame:
     """Returns the entries in the state of a query after its last committed batch (by an instant), with the columns of
     ``ENTRY_SCHEMA`` and ``in_flight``: whether the sender of punctual delivery has got the entry; with `ids` only
-    theirs.
+    theirs, with `first` (and no ids) of each shard only so many, which are due first.
     """
-    of_text = partial(marked_entries_of_text, ids=ids)
+    of_text: OfText = partial(marked_entries_of_text, ids=ids)
+    if first is not None and ids is None:
+        of_text = partial(soonest_of_text, most=first)
     return from_state(spark, checkpoint, of_text, MARKED_ENTRY_SCHEMA, ids=ids, as_of_ms=as_of_ms)
 
 
@@ -70,7 +86,7 @@ def remembered(spark: SparkSession, checkpoint: str, *, ids: Sequence[str] | Non
 def from_state(
     spark: SparkSession,
     checkpoint: str,
-    of_text: Callable[[str], pa.Table],
+    of_text: OfText,
     schema: pa.Schema,
     *,
     ids: Sequence[str] | None = None,
@@ -81,7 +97,8 @@ def from_state(
     Args:
         spark: A session.
         checkpoint: Checkpoint folder of the query.
-        of_text: Decodes the column ``chunks`` of a shard's state; runs on executors.
+        of_text: Decodes the column ``chunks`` of a shard's state; runs on executors. A chunk outside the row is read as
+            far as it is opened.
         schema: The columns of the rows.
         ids: Decode only the shards of these ids; None for all shards.
         as_of_ms: State after the last batch planned by this instant; None for the last committed batch.
@@ -94,7 +111,7 @@ def from_state(
         for batch in batches:
             for text, key in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 files = files_of(place, keys.index(key)) if place is not None else None
-                yield from of_text(text if files is None else whole_text(text, files)).to_batches()
+                yield from of_text(text, texts=files).to_batches()
 
     columns, states = from_arrow_schema(schema), _states(spark, checkpoint, as_of_ms)
     if states is None:

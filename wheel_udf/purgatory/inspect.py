@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from wheel_udf.purgatory.identity import opened_at_first
 from wheel_udf.purgatory.state import BEAT, HELD_LEVEL, NEVER, REQUEST_SCHEMA, RESTING_LEVEL, SUM
+from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import MEMORY_LEVEL
 from wheel_udf.shard.shard_text import chunks_from_text
 
@@ -27,10 +28,10 @@ amounts, and its place: ``open``, ``resting`` (between two generations; its inst
 id is free is undecided)."""
 
 
-def operations_of_text(text: str) -> pa.Table:
+def operations_of_text(text: str, texts: ChunkStore | None = None) -> pa.Table:
     """All operations of a shard's state (``LOOK_SCHEMA``), from the column ``chunks`` of its row."""
     tables = [LOOK_SCHEMA.empty_table()]
-    for chunk in chunks_from_text(text):
+    for chunk in chunks_from_text(text, texts):
         place = "open" if chunk.level > MEMORY_LEVEL else _PLACES.get(chunk.level)
         if place is not None:
             tables.append(_looked_at(chunk.table(), place))

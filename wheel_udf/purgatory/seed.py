@@ -11,16 +11,17 @@ from dataclasses import replace
 import pyarrow as pa
 
 from wheel_udf.purgatory.state import KINDS, Kind, WatchState
+from wheel_udf.shard.chunk_store import ChunkStore
 from wheel_udf.shard.chunks import MEMORY_LEVEL, Chunk
 from wheel_udf.shard.shard_text import chunks_from_text
 from wheel_udf.wheel.buckets import Buckets
 from wheel_udf.wheel.seed import Seed, encoded_runs
 
 
-def rows_of_text(kind: str, text: str) -> pa.Table:
+def rows_of_text(kind: str, text: str, texts: ChunkStore | None = None) -> pa.Table:
     """All rows of a kind, from the column ``chunks`` of a shard's row."""
     level, schema, _ = KINDS[kind]
-    chunks = chunks_from_text(text)
+    chunks = chunks_from_text(text, texts)
     wanted = [c for c in chunks if (c.level > MEMORY_LEVEL if level is None else c.level == level)]
     return pa.concat_tables([schema.empty_table(), *(chunk.table() for chunk in wanted)])
 

@@ -40,6 +40,7 @@ _DIRECTORY_SCHEMA = pa.schema(
 )
 
 _IN_FLIGHT = pa.field("in_flight", pa.bool_())
+_SOONEST_FIRST = [("deliver_at_ms", "ascending"), ("schedule_id", "ascending")]
 MARKED_ENTRY_SCHEMA = ENTRY_SCHEMA.append(_IN_FLIGHT)
 """An entry, and whether a sender has got it."""
 
@@ -117,11 +118,6 @@ def external_names(text: str) -> list[str]:
     return [name for name in directory_of(text)["file"].to_pylist() if name] if text else []
 
 
-def whole_text(text: str, texts: ChunkStore) -> str:
-    """The shard's text with all chunks in it, as readers of a state expect it."""
-    return chunks_to_text(chunks_from_text(text, texts)) if external_names(text) else text
-
-
 def entries_of_text(
     text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
 ) -> pa.Table:
@@ -145,11 +141,36 @@ def marked_entries_of_text(
     return pa.concat_tables(marked)
 
 
-def held_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+def soonest_of_text(text: str, most: int, texts: ChunkStore | None = None) -> pa.Table:
+    """As :func:`marked_entries_of_text`: the entries that are due first, in order of due time and id.
+
+    Chunks are opened in order of their earliest due time, and only until those found are due before all others.
+
+    Args:
+        text: The text of a shard.
+        most: How many; there may be fewer.
+        texts: Has the chunks that are outside the text.
+    """
+    chunks = [
+        c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL
+    ]
+    found = MARKED_ENTRY_SCHEMA.empty_table()
+    for chunk in sorted(chunks, key=lambda chunk: chunk.low_ms):
+        if found.num_rows >= most and (most == 0 or found["deliver_at_ms"][-1].as_py() < chunk.low_ms):
+            break
+        in_flight = pa.repeat(pa.scalar(chunk.level == IN_FLIGHT_LEVEL), chunk.rows)
+        rows = chunk.table().append_column(_IN_FLIGHT, in_flight)
+        found = pa.concat_tables([found, rows]).sort_by(_SOONEST_FIRST).slice(0, most)
+    return found
+
+
+def held_of_text(text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None) -> pa.Table:
     """As :func:`entries_of_text`; of chunks without series, only the ids and versions (the rest is null)."""
     if ids is not None:
-        return entries_of_text(text, ids)
-    chunks = [c for c in chunks_from_text(text) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL]
+        return entries_of_text(text, ids, texts)
+    chunks = [
+        c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL
+    ]
     return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *map(_series_or_versions, chunks)])
 
 
@@ -165,9 +186,11 @@ def _series_or_versions(chunk: Chunk) -> pa.Table:
     return pa.table(list(columns), schema=ENTRY_SCHEMA)
 
 
-def memory_of_text(text: str, ids: Collection[str] | None = None) -> pa.Table:
+def memory_of_text(
+    text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None
+) -> pa.Table:
     """All memory records (``MEMORY_SCHEMA``) of a shard, or of some ids, from column ``chunks`` of its state row."""
-    tables = _tables([chunk for chunk in chunks_from_text(text) if chunk.level == MEMORY_LEVEL], ids)
+    tables = _tables([chunk for chunk in chunks_from_text(text, texts) if chunk.level == MEMORY_LEVEL], ids)
     return pa.concat_tables(tables) if tables else MEMORY_SCHEMA.empty_table()
 
 

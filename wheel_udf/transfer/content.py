@@ -110,8 +110,7 @@ def tables_of(spark: SparkSession, checkpoint: str, *, purgatory: bool) -> dict[
             ENTRIES: waiting(spark, checkpoint).drop("in_flight"),
             MEMORY: remembered(spark, checkpoint),
         }
-    return {name: from_state(spark, checkpoint, _of_kind(name), kind.schema) for name, kind in KINDS.items()}
-
-
-def _of_kind(name: str) -> Callable[[str], pa.Table]:
-    return partial(rows_of_text, name)
+    return {
+        name: from_state(spark, checkpoint, partial(rows_of_text, name), kind.schema)
+        for name, kind in KINDS.items()
+    }

@@ -14,7 +14,7 @@ from tests.unit.job.test_job import checked
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.job import loader
 from wheel_udf.job.dry_run import metrics_text
-from wheel_udf.job.metering import STOPPED, check_port, metering, running
+from wheel_udf.job.metering import STOPPED, check_ports, metering, running
 
 GOOD = (
     "clock: {kind: event}\nsource: {format: json, path: in}\ndestinations: {a: {sink: csv, path: out}}\n"
@@ -80,7 +80,7 @@ def test_without_the_package_the_error_has_the_command_that_installs_it(
     monkeypatch.delitem(sys.modules, "wheel_udf.metrics.exporter", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ConfigError) as error:
-        check_port(checked(metrics={"port": 0}))
+        check_ports(checked(metrics={"port": 0}))
 
     assert str(error.value) == (
         "the package prometheus_client is not installed: metrics; hint: pip install 'wheel-udf[metrics]'"

@@ -13,7 +13,7 @@ from tests.unit.wheel.test_advance_property import Pair, Row, Run, crowded, runs
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.shard.chunk_files import ChunkFiles
 from wheel_udf.shard.holdings import holdings_of
-from wheel_udf.shard.shard_text import external_names, whole_text
+from wheel_udf.shard.shard_text import entries_of_text, external_names, memory_of_text
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table
 from wheel_udf.wheel.step import advance
@@ -123,11 +123,13 @@ def test_a_cancelled_row_is_noted_in_the_row_and_its_file_stays(tmp_path: Path) 
     assert "id1000" not in again.entries()["schedule_id"].to_pylist()
 
 
-def test_the_whole_text_is_the_one_that_a_state_without_files_has(tmp_path: Path) -> None:
+def test_a_text_with_files_has_the_rows_that_one_without_them_has(tmp_path: Path) -> None:
     files = ChunkFiles(tmp_path, 0, 2, 1_000)
+    apart, whole = _of_3_000(files).text, _of_3_000(None).text
 
-    assert whole_text(_of_3_000(files).text, files) == _of_3_000(None).text
-    assert whole_text(_of_3_000(None).text, files) == _of_3_000(None).text
+    assert external_names(apart) != []
+    for rows_of in (entries_of_text, memory_of_text):
+        assert rows_of(apart, texts=files) == rows_of(whole) == rows_of(whole, texts=files)
 
 
 def test_where_no_files_are_written_any_more_all_chunks_come_back_into_the_row(tmp_path: Path) -> None:

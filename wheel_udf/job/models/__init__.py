@@ -10,6 +10,7 @@
       levels         fixed | binary                      by policy     levels.py
       contract, limits, delivery, store, lease, restarts               bounds.py
       metrics                                                          metrics.py
+      api                                                              api.py
 
 One class for each section and variant. Durations and instants become attributes that end in ``_ms``; None means that
 there is no bound. :mod:`~wheel_udf.job.models.values` has the types of settings, :mod:`~wheel_udf.job.models.section`

@@ -22,6 +22,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import shares_a_folder
 from wheel_udf.common.paths import names_of
 from wheel_udf.job.kafka_options import option
+from wheel_udf.job.models.api import ApiConfig
 from wheel_udf.job.models.bounds import (
     ContractConfig,
     DeliveryConfig,
@@ -159,6 +160,9 @@ class JobConfig(Section):
 
     metrics: MetricsConfig | None = None
     """Metrics and health over HTTP. Default: none."""
+
+    api: ApiConfig = all_defaults(ApiConfig)
+    """Where the running job answers the verbs."""
 
     log: Literal["text", "json"] = "text"
     """How a run prints its batches: a line to read, or a JSON object."""

@@ -1,0 +1,218 @@
+"""Both ends of a question over HTTP: answers, refusals, and who may ask."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from wheel_udf.api import client
+from wheel_udf.api.answer import Answer, RefusedError
+from wheel_udf.api.job import Job as RunningJob
+from wheel_udf.api.place import Place, announced
+from wheel_udf.api.server import ApiServer, Job
+from wheel_udf.common.errors import ActError, ConfigError, WheelError
+from wheel_udf.common.secrets import hide_from_now_on
+
+FOUND = Answer(rows=[{"schedule_id": "é", "seq": 1}], counts={"pending": 1}, lines=["0 acts"])
+
+
+@dataclass
+class Asked:
+    """A job without Spark: it notes the questions, and answers them with what it is told to."""
+
+    questions: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    fails: BaseException | None = None
+    waits_for: threading.Event | None = None
+
+    def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
+        self.questions.append((verb, arguments))
+        if self.waits_for is not None:
+            assert self.waits_for.wait(30)
+        if self.fails is not None:
+            raise self.fails
+        return FOUND
+
+    def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
+        self.answer(verb, arguments)
+        table, stream = pa.table({"n": [1, 2]}), pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        return bytes(stream.getvalue())
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
+    checkpoint = str(tmp_path / "check point")
+    with closing(ApiServer("127.0.0.1", 0)) as server:
+        about = {"name": "orders", "checkpoint": checkpoint, "verbs": ["pending", "cancel"]}
+        server.serve(Job(about, asked.answer, asked.arrow, {"openapi": "3.1.0"}))
+        with announced(place := Place.of_this_process("orders", checkpoint, *server.address, server.token)):
+            yield place
+
+
+def raw(place: Place, method: str, path: str, body: str = "", **headers: str) -> tuple[int, Any]:
+    connection = HTTPConnection(place.address, place.port, timeout=10)
+    given = {"Authorization": f"Bearer {place.token}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    connection.request(method, path, body or None, given)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, json.loads(content)
+
+
+def test_a_question_is_answered_with_rows_counts_and_lines(place: Place, asked: Asked) -> None:
+    assert client.ask(place, "pending", {"limit": 3}) == FOUND
+    assert asked.questions == [("pending", {"limit": 3})]
+    assert list(FOUND.printed()) == ['{"schedule_id":"é","seq":1}', "0 acts"]
+
+
+def test_a_program_gets_the_rows_as_a_table(place: Place, asked: Asked) -> None:
+    job = RunningJob.connect("orders")
+    assert job.pending("seq > 1", ids=("a", "b")).to_pydict() == {"n": [1, 2]}
+    assert job.count() == 1
+    assert job.cancel(ids=["a"], dry_run=True) == 1
+    assert [arguments for _, arguments in asked.questions] == [
+        {"where": "seq > 1", "id": ["a", "b"], "limit": 1_000_000, "payload": False},
+        {"count": True},
+        {"id": ["a"], "dry_run": True},
+    ]
+
+
+def test_a_refusal_is_one_sentence_with_its_exit_code_and_the_same_error_for_a_program(
+    place: Place, asked: Asked
+) -> None:
+    asked.fails = ActError(
+        "no such place", field="to", value="x", rule="a destination", hint="see the config"
+    )
+    with pytest.raises(RefusedError) as refused:
+        client.ask(place, "cancel", {})
+    assert refused.value.sentence == str(asked.fails)
+    assert refused.value.exit_code == 2
+    with pytest.raises(ActError, match="no such place") as found:
+        RunningJob.connect(place.checkpoint).cancel(where="true")
+    assert (found.value.field, found.value.rule, found.value.hint) == (
+        "to",
+        "a destination",
+        "see the config",
+    )
+
+
+def test_an_error_of_python_is_a_failure_and_no_secret_leaves_with_it(place: Place, asked: Asked) -> None:
+    hide_from_now_on("pa55word")
+    asked.fails = RuntimeError("login with pa55word failed")
+    with pytest.raises(RefusedError) as refused:
+        client.ask(place, "pending", {})
+    assert (refused.value.exit_code, "pa55word" in refused.value.sentence) == (1, False)
+    with pytest.raises(WheelError, match=r"login with \*\*\* failed"):
+        RunningJob.connect("orders").count()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status", "part"),
+    [
+        ("POST", "/v1/pending", "{}", {"Authorization": "Bearer x"}, 401, "token"),
+        ("POST", "/v1/pending", "{}", {"Authorization": ""}, 401, "token"),
+        ("GET", "/v1/job", "", {"Authorization": "Bearer x"}, 401, "token"),
+        ("POST", "/v1/pending", "{}", {"Wheel_Checkpoint": "/another"}, 409, "another checkpoint"),
+        ("POST", "/v1/destroy", "{}", {}, 404, "pending, cancel"),
+        ("POST", "/elsewhere", "{}", {}, 404, "pending, cancel"),
+        ("GET", "/", "", {}, 404, "/v1/job"),
+        ("POST", "/v1/pending", "[]", {}, 400, "JSON object"),
+        ("POST", "/v1/pending", "{", {}, 400, "JSON object"),
+        ("POST", "/v1/pending", "{}", {"Content_Length": "99999999"}, 413, "Content-Length"),
+        ("POST", "/v1/pending", "{}", {"Content_Length": "x"}, 413, "Content-Length"),
+    ],
+)
+def test_what_is_no_question_to_this_job_is_refused(
+    place: Place,
+    asked: Asked,
+    method: str,
+    path: str,
+    body: str,
+    headers: dict[str, str],
+    status: int,
+    part: str,
+) -> None:
+    found, refusal = raw(place, method, path, body, **headers)
+    assert found == status
+    assert part in refusal["error"]
+    assert asked.questions == []
+
+
+def test_the_interface_describes_itself_without_a_token_and_the_job_with_one(place: Place) -> None:
+    assert raw(place, "GET", "/v1/openapi.json", Authorization="") == (200, {"openapi": "3.1.0"})
+    assert raw(place, "GET", "/v1/job")[1]["name"] == "orders"
+
+
+def test_of_too_many_questions_the_last_ones_are_refused_and_the_others_answered(
+    place: Place, asked: Asked
+) -> None:
+    asked.waits_for = threading.Event()
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(raw(place, "POST", "/v1/pending", "{}")[0])
+
+    threads = [threading.Thread(target=ask) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    while len(found) < 8 and any(thread.is_alive() for thread in threads):
+        threading.Event().wait(0.01)
+    asked.waits_for.set()
+    for thread in threads:
+        thread.join()
+    assert (found.count(200), found.count(503)) == (22, 8)
+
+
+def test_where_nobody_or_another_program_or_another_job_listens_there_is_no_answer(place: Place) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        free = silent.getsockname()[1]
+    assert client.ask(replace(place, port=free), "pending", {}) is None
+    assert client.ask(replace(place, checkpoint="/another"), "pending", {}) is None
+    assert client.ask(replace(place, token="of an earlier run"), "pending", {}) is None
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+
+        def hang_up() -> None:
+            other.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        assert client.ask(replace(place, port=other.getsockname()[1]), "pending", {}) is None
+    with pytest.raises(WheelError, match="no such job runs here"):
+        RunningJob.connect("unknown")
+
+
+def test_a_job_that_ends_while_it_answers_is_not_taken_for_one_that_rests(
+    place: Place, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> None:
+        raise ConnectionAbortedError
+
+    monkeypatch.setattr(Answer, "to_json", ends)  # the thread of the request ends without an answer
+    with pytest.raises(RefusedError, match="the job has ended while it answered cancel"):
+        client.ask(place, "cancel", {})
+    assert asked.questions == [("cancel", {})]
+
+
+def test_a_port_in_use_is_a_fault_of_the_config() -> None:
+    with (
+        closing(ApiServer("127.0.0.1", 0)) as first,
+        pytest.raises(ConfigError, match=r"cannot be opened.*api\.port"),
+    ):
+        ApiServer("127.0.0.1", first.address[1])

@@ -1,0 +1,220 @@
+"""The end of a running job: takes questions over HTTP, and answers them one or two at a time.
+
+::
+
+    POST /v1/VERB      Authorization: Bearer TOKEN          the arguments of the verb as a JSON object
+        200            {"rows": [...], "counts": {...}, "lines": [...]}
+                       with "Accept: application/vnd.apache.arrow.stream": the rows as an Arrow stream
+        400, 409, 500  {"error": "...", "exit_code": 2, "kind": "ConfigError", "parts": {...}}
+        401, 404, 413  likewise
+        503            too many questions wait
+    GET  /v1/job       what this is: name, mode, checkpoint, version, the verbs
+    GET  /v1/openapi.json    the interface as OpenAPI; without a token
+
+A question names the checkpoint that it is about in ``Wheel-Checkpoint``; another job, which has got the port since,
+refuses it (409). The token is 256 random bits and new with each run.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Final
+from urllib.parse import quote
+
+from wheel_udf.api.answer import Answer, RefusedError, parts_of
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, ROOT, SERVER
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.secrets import hide, hide_from_now_on
+from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
+from wheel_udf.spark.failures import USER_FAULT, explain
+
+_MOST_BYTES: Final = 4_000_000
+_AT_ONCE: Final = 2
+_MOST_WAITING: Final = 20
+_TOKEN_BYTES: Final = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the server answers for.
+
+    Attributes:
+        about: What ``GET /v1/job`` returns; has ``checkpoint`` and ``verbs``.
+        ask: Answers a question: verb and arguments.
+        ask_arrow: Likewise, with the rows as an Arrow stream.
+        openapi: The interface as an OpenAPI document.
+    """
+
+    about: Mapping[str, Any]
+    ask: Callable[[str, Mapping[str, Any]], Answer]
+    ask_arrow: Callable[[str, Mapping[str, Any]], bytes]
+    openapi: Mapping[str, Any]
+
+
+class ApiServer:
+    """Answers questions to a running job; its port is bound when it is made.
+
+    Args:
+        address: The address to listen on.
+        port: The port; 0: any free one.
+
+    Raises:
+        ConfigError: The port is in use, or the address is not one of this machine.
+
+    Attributes:
+        token: What a question has to bring.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        try:
+            self._server = HttpServer(address, port, "wheel-api")
+        except OSError as fault:
+            raise ConfigError(
+                f"the port for questions to the job cannot be opened ({fault.strerror or fault})",
+                field="api.port",
+                value=port,
+                rule=f"a free port of the address {address}",
+                hint="use another port or address; 0 takes any free port",
+            ) from None
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+        hide_from_now_on(self.token)
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wheel-question")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address and port on which it listens."""
+        return self._server.address
+
+    @property
+    def url(self) -> str:
+        """The address as a URL without a path."""
+        return self._server.url
+
+    def serve(self, job: Job) -> None:
+        """Begins to answer."""
+        shared = {
+            "job": job,
+            "token": self.token,
+            "pool": self._pool,
+            "room": threading.BoundedSemaphore(_AT_ONCE + _MOST_WAITING),
+        }
+        self._server.serve(type("Handler", (_Handler,), shared))
+
+    def close(self) -> None:
+        """Ends after the questions that are being answered; those that wait are dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._server.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = SLOWEST_CLIENT_S
+    server_version, sys_version = SERVER, ""
+    job: Job
+    token: str
+    pool: ThreadPoolExecutor
+    room: threading.BoundedSemaphore
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == f"{ROOT}openapi.json":
+            self._answer(200, json.dumps(self.job.openapi).encode())
+        elif path == f"{ROOT}job" and self._may_ask():
+            self._answer(200, json.dumps(self.job.about).encode())
+        elif path != f"{ROOT}job":
+            self._refuse(
+                404, RefusedError("there is no such address: GET /v1/job, POST /v1/VERB", USER_FAULT)
+            )
+
+    def do_POST(self) -> None:
+        verb = self.path.removeprefix(ROOT)
+        if not self._may_ask():
+            return
+        if not self.path.startswith(ROOT) or verb not in self.job.about["verbs"]:
+            names = ", ".join(self.job.about["verbs"])
+            self._refuse(
+                404, RefusedError(f"the job answers no such question: {self.path}; rule: {names}", USER_FAULT)
+            )
+            return
+        arguments = self._arguments()
+        if arguments is None:
+            return
+        if not self.room.acquire(blocking=False):
+            self._refuse(503, RefusedError("too many questions wait for an answer; hint: try again later", 1))
+            return
+        try:
+            self._ask(verb, arguments)
+        finally:
+            self.room.release()
+
+    def _ask(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        is_arrow = ARROW in self.headers.get("Accept", "")
+        ask: Callable[[str, Mapping[str, Any]], Any] = self.job.ask_arrow if is_arrow else self.job.ask
+        try:
+            found = self.pool.submit(ask, verb, arguments).result()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told to whoever asked
+            failure = explain(error)
+            refusal = RefusedError(
+                hide(failure.sentence), failure.exit_code, type(error).__name__, _hidden(parts_of(error))
+            )
+            self._refuse(400 if failure.exit_code == USER_FAULT else 500, refusal)
+        else:
+            if is_arrow:
+                self._answer(200, found, ARROW)
+            else:
+                self._answer(200, found.to_json().encode())
+
+    def _may_ask(self) -> bool:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ").encode(errors="replace")
+        if not hmac.compare_digest(given, self.token.encode()):
+            self._refuse(401, RefusedError("the token is missing or is not that of this run", USER_FAULT))
+            return False
+        about = self.headers.get(CHECKPOINT)
+        if about is not None and about != quote(self.job.about["checkpoint"]):
+            self._refuse(409, RefusedError("this job has another checkpoint", USER_FAULT))
+            return False
+        return True
+
+    def _arguments(self) -> Mapping[str, Any] | None:
+        """The JSON object of the request; None if it was refused."""
+        try:
+            length = int(self.headers.get("Content-Length", ""))
+        except ValueError:
+            length = -1
+        if not 0 <= length <= _MOST_BYTES:
+            self._refuse(413, RefusedError(f"Content-Length: 0 to {_MOST_BYTES}", USER_FAULT))
+            return None
+        content = self.rfile.read(length)
+        try:
+            found = json.loads(content) if content else {}
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            self._refuse(400, RefusedError("the arguments are not a JSON object", USER_FAULT))
+            return None
+        return found
+
+    def _refuse(self, code: int, refusal: RefusedError) -> None:
+        self.close_connection = True  # the rest of the request may not have been read
+        self._answer(code, refusal.to_json().encode())
+
+    def _answer(self, code: int, content: bytes, kind: str = JSON) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
+        """Nothing: the lines of a run are those of its batches."""
+
+
+def _hidden(parts: Mapping[str, str]) -> dict[str, str]:
+    return {name: hide(text) for name, text in parts.items()}

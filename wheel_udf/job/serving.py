@@ -1,0 +1,152 @@
+"""Lets a run answer questions about itself (:mod:`wheel_udf.api`): the verbs about pending entries.
+
+The arguments of a question are those of the command line, by their names without dashes: ``{"where": "...", "dry_run":
+true}``. ``verbs.toml`` is the one declaration of both. Instants are ISO texts or UTC epoch ms, a rate a text such as
+``100/s`` or a number a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import wheel_udf
+from wheel_udf.api.answer import Answer
+from wheel_udf.api.place import Place, announced
+from wheel_udf.api.server import ApiServer, Job
+from wheel_udf.api.words import MOST_ARROW_ROWS, MOST_ROWS
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.job import next as next_verb
+from wheel_udf.job.arguments import VERBS, of_question
+from wheel_udf.job.compose import pending_work_of
+from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
+from wheel_udf.job.openapi import openapi_of
+from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of
+from wheel_udf.pending.entries import PendingWork
+from wheel_udf.spark.failures import quiet_sql
+
+_WITH_ROWS: Final = ("pending", "forecast")
+_ZONE: Final = "spark.sql.session.timeZone"
+
+
+@contextlib.contextmanager
+def answering(spark: SparkSession, config: AnyConfig) -> Iterator[Callable[[], None]]:
+    """Yields what lets the job answer from then on, to the end of the context; a second call does nothing. Call it when
+    the query has started: a question needs a checkpoint.
+
+    Raises:
+        ConfigError: The port is in use.
+    """
+    if not config.api.enabled:
+        yield lambda: None
+        return
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.closing(ApiServer(config.api.address, config.api.port)))
+        begun: list[Place] = []
+
+        def begin() -> None:
+            if not begun:
+                place = Place.of_this_process(config.name, config.checkpoint, *server.address, server.token)
+                server.serve(_job(spark, config, place))
+                stack.enter_context(announced(place))
+                begun.append(place)
+
+        yield begin
+
+
+def _job(spark: SparkSession, config: AnyConfig, place: Place) -> Job:
+    questions, verbs = Questions(spark, config), verbs_of(config)
+    about = {
+        "name": config.name,
+        "mode": config.kind,
+        "checkpoint": place.checkpoint,
+        "version": wheel_udf.__version__,
+        "pid": place.pid,
+        "host": place.host,
+        "verbs": verbs,
+    }
+    return Job(about, questions.answer, questions.arrow, openapi_of(verbs))
+
+
+def verbs_of(config: AnyConfig) -> list[str]:
+    """The verbs that a job answers."""
+    served = [name for name, verb in VERBS.items() if verb.get("asks")]
+    return (
+        [name for name in served if name in OF_PURGATORY] if isinstance(config, PurgatoryConfig) else served
+    )
+
+
+class Questions:
+    """Answers the questions to one job, on the threads of the server.
+
+    Args:
+        spark: The session of the run. Questions have one of their own beside it, because reading a state sets some of
+            its settings.
+        config: The config of the job.
+    """
+
+    def __init__(self, spark: SparkSession, config: AnyConfig) -> None:
+        self._spark, self._config = spark.newSession(), config
+        self._spark.conf.set(_ZONE, spark.conf.get(_ZONE) or "UTC")
+        # Above it Spark sorts, below it each task takes the memory for so many rows, even if there are few.
+        self._spark.conf.set("spark.sql.execution.topKSortFallbackThreshold", MOST_ROWS)
+        self._opened = threading.local()
+
+    def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
+        """Answers a question.
+
+        Raises:
+            ConfigError: The arguments cannot be used.
+            WheelError: The question cannot be answered.
+        """
+        asked = of_question(verb, arguments)
+        _require_few(asked, MOST_ROWS)
+        with quiet_sql():
+            if verb == "next":
+                return Answer(lines=next_verb.lines_of(self._spark, self._work(), asked.id or [], asked.n))
+            return answer_of(self._spark, self._config, self._work(), asked)
+
+    def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
+        """As :meth:`answer`: the rows as an Arrow stream.
+
+        Raises:
+            ConfigError: The verb has no rows.
+        """
+        if verb not in _WITH_ROWS:
+            raise ConfigError(
+                "this question has no rows for Arrow", field="Accept", value=verb, rule=", ".join(_WITH_ROWS)
+            )
+        asked = of_question(verb, arguments)
+        _require_few(asked, MOST_ARROW_ROWS)
+        with quiet_sql():
+            rows = frame_of(self._spark, self._config, self._work(), asked).toArrow()
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, rows.schema) as writer:
+            writer.write_table(rows)
+        found: bytes = stream.getvalue().to_pybytes()
+        return found
+
+    def _work(self) -> PendingWork:
+        """The pending work, opened once by each thread: an opened store reads only later changes."""
+        if not hasattr(self._opened, "work"):
+            self._opened.work = pending_work_of(self._spark, self._config)
+        work: PendingWork = self._opened.work
+        return work
+
+
+def _require_few(asked: argparse.Namespace, most: int) -> None:
+    """Refuses what would not fit into the memory of the driver, which is that of the job."""
+    if getattr(asked, "limit", 0) > most:
+        raise ConfigError(
+            "too many rows for one answer",
+            field="limit",
+            value=asked.limit,
+            rule=f"up to {most:,}",
+            hint="wheel_udf.Job asks for more at a time; wheel_udf.pending.entries.pending reads all, with a session",
+        )
