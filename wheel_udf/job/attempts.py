@@ -70,7 +70,10 @@ def run_held(
             None if bounded else until_ms, lambda _report: phases.close(), meter.on_batch, *lines
         )
         leases.take()
-        with graceful_signals(supervisor, print_line), answering(spark, config) as begin_answering:
+        with (
+            graceful_signals(supervisor, print_line),
+            answering(spark, config, print_line) as begin_answering,
+        ):
             try:
                 with listening(spark, config.name, meter):
                     topics = SourceTopics(config, print_line)

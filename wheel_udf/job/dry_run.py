@@ -31,6 +31,7 @@ from wheel_udf.job.compose import (
     sources_of,
 )
 from wheel_udf.job.metering import check_ports
+from wheel_udf.job.models.api import ApiConfig
 from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.metrics import MetricsConfig
@@ -208,6 +209,8 @@ def report(config: AnyConfig, until_ms: int | None, sources: list[str], batches:
     yield f"  rejects       {_sink_text(config.rejects, always_created=True)}"
     if config.metrics is not None:
         yield f"  metrics       {metrics_text(config.metrics)}"
+    if (answers := api_text(config.api)) is not None:
+        yield f"  api           {answers}"
     yield f"  checkpoint    {config.checkpoint}: {batches}"
     wheel = config.wheel.wheel()
     yield f"  wheel         {wheel.levels} levels of {wheel.size} buckets, {config.wheel.shards} shards"
@@ -219,6 +222,14 @@ def metrics_text(metrics: MetricsConfig) -> str:
     port = metrics.port or "any free port"
     unhealthy = duration_text(metrics.unhealthy_after_ms)
     return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {unhealthy}"
+
+
+def api_text(api: ApiConfig) -> str | None:
+    """Returns where the job answers questions; None if that is the default."""
+    if not api.enabled:
+        return "off: the verbs start a Spark of their own"
+    port = api.port or "any free port"
+    return f"on {api.address}, {port}, to who has the token" if api.address_is_chosen else None
 
 
 def delivery_text(delivery: DeliveryConfig) -> str:

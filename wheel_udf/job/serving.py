@@ -22,6 +22,7 @@ from wheel_udf.api.place import Place, announced
 from wheel_udf.api.server import ApiServer, Job
 from wheel_udf.api.words import MOST_ARROW_ROWS, MOST_ROWS
 from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.progress import PrintLine
 from wheel_udf.job import next as next_verb
 from wheel_udf.job.arguments import VERBS, of_question
 from wheel_udf.job.compose import pending_work_of
@@ -36,9 +37,14 @@ _ZONE: Final = "spark.sql.session.timeZone"
 
 
 @contextlib.contextmanager
-def answering(spark: SparkSession, config: AnyConfig) -> Iterator[Callable[[], None]]:
+def answering(spark: SparkSession, config: AnyConfig, print_line: PrintLine) -> Iterator[Callable[[], None]]:
     """Yields what lets the job answer from then on, to the end of the context; a second call does nothing. Call it when
     the query has started: a question needs a checkpoint.
+
+    Args:
+        spark: The session of the run.
+        config: The config of the job.
+        print_line: Takes a line if the token cannot be written, without which nobody can ask.
 
     Raises:
         ConfigError: The port is in use.
@@ -53,9 +59,13 @@ def answering(spark: SparkSession, config: AnyConfig) -> Iterator[Callable[[], N
         def begin() -> None:
             if not begun:
                 place = Place.of_this_process(config.name, config.checkpoint, *server.address, server.token)
-                server.serve(_job(spark, config, place))
-                stack.enter_context(announced(place))
                 begun.append(place)
+                try:
+                    stack.enter_context(announced(place))
+                except (OSError, RuntimeError) as fault:  # no home, or one that cannot be written
+                    print_line(f"the job answers no questions: its token cannot be written ({fault})")
+                else:
+                    server.serve(_job(spark, config, place))
 
         yield begin
 

@@ -34,6 +34,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from wheel_udf.api.answer import Answer
 from wheel_udf.checkpoint.identity import identity_of
+from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
@@ -111,7 +112,7 @@ def answer_of(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: 
         case "pending" if asked.count:
             return _count(spark, config, work, asked)
         case "pending" | "forecast":
-            return _of_frame(frame_of(spark, config, work, asked), _none(config, asked))
+            return _of_frame(frame_of(spark, config, work, asked), _none(config, work, asked))
         case "history":
             return _history(spark, work, config, asked.id)
         case "acts":
@@ -172,12 +173,14 @@ def _of_frame(rows: DataFrame, none: str) -> Answer:
     return Answer(rows=found, lines=[none] if none and not found else [])
 
 
-def _none(config: AnyConfig, asked: argparse.Namespace) -> str:
+def _none(config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> str:
     """The line that is printed if there are no rows."""
     if getattr(asked, "limit", 1) == 0:
         return ""  # there may be some
     noun = "operations" if isinstance(config, PurgatoryConfig) else "entries"
-    return f"0 pending {noun}" + (" match" if asked.id is not None or asked.where is not None else "")
+    matching = " match" if asked.id is not None or asked.where is not None else ""
+    early = "" if last_committed(work.query) is not None else "; no batch has ended yet"
+    return f"0 pending {noun}{matching}{early}"
 
 
 def _payload(asked: argparse.Namespace) -> list[Column]:

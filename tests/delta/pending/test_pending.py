@@ -40,7 +40,8 @@ def test_a_forecast_takes_due_times_of_the_year_9999_and_later(spark: SparkSessi
         (253_402_300_740_000, 2, 6),
         (9_223_372_036_800_000, 1, 3),
     ]
-    draw(forecast(rows, "1 minute"), tmp_path / "forecast.png")
+    lines = forecast(rows, "1 minute").select(F.to_json(F.struct("*")).alias("line")).collect()
+    draw([json.loads(row.line) for row in lines], tmp_path / "forecast.png")
     assert (tmp_path / "forecast.png").stat().st_size > 0
 
 

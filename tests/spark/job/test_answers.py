@@ -116,6 +116,23 @@ def test_a_running_job_answers_each_verb_itself(
     assert not any((tmp_path / "user" / "jobs").iterdir())
 
 
+def test_a_tiered_job_answers_for_what_is_near_and_what_is_in_its_store(
+    spark: SparkSession, job: Path, line: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    configured(tmp_path, mode="tiered", store={"path": str(tmp_path / "store")}, trigger="1 second")
+
+    def ask() -> None:
+        # The wheel may run before the intake has read the file.
+        assert any(line("pending", "--count") == ["pending 3", "stored 2"] for _ in range(100))
+        assert ids(line("pending")) == ["soon", "series", "late"]
+        assert line("cancel", "--id", "late") == ["cancelled 1 entry"]
+        assert ids(line("pending")) == ["soon", "series"]
+        assert json.loads(line("acts")[0])["act"] == "cancel"
+        assert Job.connect("metered").pending()["place"].to_pylist() == ["store", "state"]
+
+    running(job, ask)
+
+
 def test_what_the_job_refuses_is_an_error_line_with_its_exit_code(
     spark: SparkSession, job: Path, line: Callable[..., list[str]]
 ) -> None:

@@ -1,0 +1,65 @@
+"""A job whose token cannot be written runs all the same, and says that nobody can ask it."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.job.test_job import checked
+from wheel_udf.api.place import place_of
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.job.dry_run import api_text
+from wheel_udf.job.metering import check_ports
+from wheel_udf.job.serving import answering
+
+
+def test_a_home_that_cannot_be_written_keeps_no_job_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "file"))
+    session: Any = None
+    lines: list[str] = []
+    config = checked(checkpoint=str(tmp_path / "job"))
+    with answering(session, config, lines.append) as begin:
+        begin()
+        begin()
+        assert place_of(str(tmp_path / "job")) is None
+    (line,) = lines
+    assert line.startswith("the job answers no questions: its token cannot be written (")
+
+
+@pytest.mark.parametrize(
+    ("api", "text"),
+    [
+        ({}, None),
+        ({"enabled": False}, "off: the verbs start a Spark of their own"),
+        ({"port": 8450}, "on 127.0.0.1, 8450, to who has the token"),
+        ({"address": "10.0.0.7"}, "on 10.0.0.7, any free port, to who has the token"),
+    ],
+)
+def test_a_dry_run_says_where_the_job_answers_if_the_config_does(
+    api: dict[str, Any], text: str | None
+) -> None:
+    assert api_text(checked(api=api).api) == text
+
+
+def test_a_port_that_is_in_use_is_found_before_spark_starts() -> None:
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as other,
+        pytest.raises(ConfigError, match=r"api\.port"),
+    ):
+        check_ports(checked(api={"port": other.getsockname()[1]}))
+
+
+def test_an_api_that_is_off_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path))
+    config = checked(checkpoint=str(tmp_path / "job"), api={"enabled": False})
+    session: Any = None
+    with answering(session, config, print) as begin:
+        begin()
+        assert [*tmp_path.iterdir()] == []
