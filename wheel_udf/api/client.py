@@ -50,7 +50,7 @@ def answers(place: Place) -> bool:
 
 def _about(place: Place) -> HTTPConnection | None:
     """A connection on which the job has said what it is."""
-    connection = HTTPConnection(place.address, place.port, timeout=_LOOK_S)
+    connection = HTTPConnection(place.reached_at, place.port, timeout=_LOOK_S)
     try:
         connection.request("GET", f"{ROOT}job", headers=_headers(place, JSON))
         response = connection.getresponse()

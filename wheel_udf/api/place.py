@@ -36,6 +36,7 @@ RECORD: Final = "wheel.api"
 _STATE_VARIABLE: Final = "WHEEL_UDF_STATE"
 _TOKEN_VARIABLE: Final = "WHEEL_UDF_TOKEN"  # noqa: S105  # its name
 _DIGITS: Final = 24
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104  # compared, not listened on
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,13 @@ class Place:
         return cls(name, absolute(checkpoint), address, port, token, os.getpid(), socket.gethostname())
 
     @property
+    def reached_at(self) -> str:
+        """The address for a client; one that stands for all addresses of a machine is reached by another."""
+        if self.address not in _ALL_ADDRESSES:
+            return self.address
+        return "localhost" if self.host == socket.gethostname() else self.host
+
+    @property
     def file(self) -> Path:
         """The file with the token."""
         return _file_of(self.name, self.checkpoint)
@@ -91,13 +99,16 @@ def announced(place: Place) -> Iterator[None]:
     """Inside, the place is found. A record that cannot be written beside the lease is missing there, and no more."""
     file = place.file
     _write_private(file, json.dumps(asdict(place)).encode())
+    record = json_bytes(place.public())
     with suppress(Exception):
-        open_folder(place.checkpoint).replace(RECORD, json_bytes(place.public()))
+        open_folder(place.checkpoint).replace(RECORD, record)
     try:
         yield
     finally:
         with suppress(Exception):
-            open_folder(place.checkpoint).remove_files("", [RECORD])
+            folder = open_folder(place.checkpoint)
+            if folder.read(RECORD) == record:  # not that of a driver that has taken over
+                folder.remove_files("", [RECORD])
         found = _read(file)
         if found is not None and found.token == place.token:  # not that of a later run
             file.unlink(missing_ok=True)
@@ -132,7 +143,7 @@ def place_by_name(name: str) -> Place | None:
     """
     found = [place for place in _all() if place.name == name]
     if len(found) > 1:
-        places = ", ".join(place.checkpoint for place in found)
+        places = ", ".join(sorted(place.checkpoint for place in found))
         raise ConfigError(
             "several jobs have this name", field="name", value=name, hint=f"name the checkpoint: {places}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_a_run_that_ends_late_leaves_the_place_of_the_next_one(tmp_path: Path) -
     with announced(place(tmp_path / "job")):
         later.file.write_text(json.dumps({**json.loads(later.file.read_text()), "token": "secret-2"}))
     assert place_of(str(tmp_path / "job")) == later
+
+
+def test_a_driver_that_was_taken_over_leaves_the_record_of_the_other_one(tmp_path: Path) -> None:
+    other = replace(place(tmp_path / "job"), host="another", token="secret-2")
+    with announced(place(tmp_path / "job")):
+        (tmp_path / "job" / RECORD).write_text(json.dumps(other.public()))
+    assert json.loads((tmp_path / "job" / RECORD).read_text())["host"] == "another"
+
+
+def test_a_job_on_all_addresses_is_reached_by_name_from_elsewhere() -> None:
+    here = replace(place("/job"), address="0.0.0.0")
+    assert here.reached_at == "localhost"
+    assert replace(here, host="driver-1").reached_at == "driver-1"
+    assert place("/job").reached_at == "127.0.0.1"
 
 
 def test_a_name_of_two_jobs_is_refused_with_both_checkpoints(tmp_path: Path) -> None:
