@@ -21,7 +21,7 @@ import hmac
 import json
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -46,13 +46,15 @@ class Job:
     """What the server answers for.
 
     Attributes:
-        about: What ``GET /v1/job`` returns; has ``checkpoint`` and ``verbs``.
+        about: What ``GET /v1/job`` returns; has ``checkpoint``.
+        verbs: The verbs that are questions; another one is no address.
         ask: Answers a question: verb and arguments.
         ask_arrow: Likewise, with the rows as an Arrow stream.
         openapi: The interface as an OpenAPI document.
     """
 
     about: Mapping[str, Any]
+    verbs: Sequence[str]
     ask: Callable[[str, Mapping[str, Any]], Answer]
     ask_arrow: Callable[[str, Mapping[str, Any]], bytes]
     openapi: Mapping[str, Any]
@@ -136,8 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         verb = self.path.removeprefix(ROOT)
         if not self._may_ask():
             return
-        if not self.path.startswith(ROOT) or verb not in self.job.about["verbs"]:
-            names = ", ".join(self.job.about["verbs"])
+        if not self.path.startswith(ROOT) or verb not in self.job.verbs:
+            names = ", ".join(self.job.verbs)
             self._refuse(
                 404, RefusedError(f"the job answers no such question: {self.path}; rule: {names}", USER_FAULT)
             )

@@ -105,13 +105,17 @@ def run_held(
 
 
 def _lines(print_line: PrintLine, *, tells_next: bool) -> Callable[[BatchReport], None]:
-    """Takes the reports of a run, prints a line for each, and after the first what the job waits for."""
+    """Takes the reports of a run, prints a line for each, and after the first what the job waits for. In the tiered
+    mode the wheel runs before the intake has read anything: that is not said before something is pending.
+    """
     is_first = tells_next
 
     def take(report: BatchReport) -> None:
         nonlocal is_first
         print_line(progress_line(report))
-        if is_first and not report.in_data_time:
+        if not is_first or (report.far is not None and not report.pending):
+            return
+        if not report.in_data_time:
             print_line(next_line(report, wall_clock_ms()))
         is_first = False
 

@@ -28,10 +28,11 @@ from wheel_udf.job.arguments import VERBS, of_question
 from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
-from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of
+from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
+ASKED: Final = [name for name, verb in VERBS.items() if verb.get("asks")]
 _WITH_ROWS: Final = ("pending", "forecast")
 _ZONE: Final = "spark.sql.session.timeZone"
 
@@ -81,15 +82,12 @@ def _job(spark: SparkSession, config: AnyConfig, place: Place) -> Job:
         "host": place.host,
         "verbs": verbs,
     }
-    return Job(about, questions.answer, questions.arrow, openapi_of(verbs))
+    return Job(about, ASKED, questions.answer, questions.arrow, openapi_of(verbs))
 
 
 def verbs_of(config: AnyConfig) -> list[str]:
     """The verbs that a job answers."""
-    served = [name for name, verb in VERBS.items() if verb.get("asks")]
-    return (
-        [name for name in served if name in OF_PURGATORY] if isinstance(config, PurgatoryConfig) else served
-    )
+    return [name for name in ASKED if not isinstance(config, PurgatoryConfig) or name in OF_PURGATORY]
 
 
 class Questions:
@@ -115,6 +113,7 @@ class Questions:
             ConfigError: The arguments cannot be used.
             WheelError: The question cannot be answered.
         """
+        require_verb(self._config, verb)
         asked = of_question(verb, arguments)
         _require_few(asked, MOST_ROWS)
         with quiet_sql():
@@ -132,6 +131,7 @@ class Questions:
             raise ConfigError(
                 "this question has no rows for Arrow", field="Accept", value=verb, rule=", ".join(_WITH_ROWS)
             )
+        require_verb(self._config, verb)
         asked = of_question(verb, arguments)
         _require_few(asked, MOST_ARROW_ROWS)
         with quiet_sql():

@@ -60,8 +60,8 @@ def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
     checkpoint = str(tmp_path / "check point")
     with closing(ApiServer("127.0.0.1", 0)) as server:
-        about = {"name": "orders", "checkpoint": checkpoint, "verbs": ["pending", "cancel"]}
-        server.serve(Job(about, asked.answer, asked.arrow, {"openapi": "3.1.0"}))
+        about = {"name": "orders", "checkpoint": checkpoint}
+        server.serve(Job(about, ["pending", "cancel"], asked.answer, asked.arrow, {"openapi": "3.1.0"}))
         with announced(place := Place.of_this_process("orders", checkpoint, *server.address, server.token)):
             yield place
 

@@ -55,9 +55,9 @@ def answer(verb: str, arguments: Mapping[str, Any]) -> Answer:
 def test_a_generated_client_asks_and_is_refused(made: str) -> None:
     api, models = f"{made}.api.default", importlib.import_module(f"{made}.models")
     client_of = importlib.import_module(made).AuthenticatedClient
-    about = {"name": "x", "checkpoint": "/x", "verbs": ["pending", "cancel", "move"]}
+    about, verbs = {"name": "x", "checkpoint": "/x"}, ["pending", "cancel", "move"]
     with closing(ApiServer("127.0.0.1", 0)) as server:
-        server.serve(Job(about, answer, lambda _verb, _arguments: b"", {}))
+        server.serve(Job(about, verbs, answer, lambda _verb, _arguments: b"", {}))
         with client_of(base_url=server.url, token=server.token) as client:
 
             def ask(verb: str, **arguments: Any) -> Any:
