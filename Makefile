@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-s3 bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -124,6 +124,9 @@ bench-watch: $(STAMP) ## measure the purgatory at rising numbers of pending oper
 
 bench-page: $(STAMP) ## measure the page over millions of pending entries: first figures, search, refresh
 	@$(PY) -m tests.bench.page_run $(ARGS)
+
+bench-api: $(STAMP) ## measure questions to a running job with millions of pending entries, from the shell to the answer
+	@$(PY) -m tests.bench.api_run $(ARGS)
 
 bench-start: $(STAMP) ## measure a start to its first delivery, and a kill -9 to the next delivery (ARGS='--beside TREE': of another tree, too)
 	@$(PY) -m tests.bench.start_run $(ARGS)
