@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.documents import blocks
 from wheel_udf.api import client
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.job import Job as RunningJob
@@ -23,6 +24,7 @@ from wheel_udf.api.server import ApiServer, Job
 from wheel_udf.common.errors import ActError, ConfigError, WheelError
 from wheel_udf.common.secrets import hide_from_now_on
 
+VERBS = ["pending", "cancel", "move", "history"]
 FOUND = Answer(rows=[{"schedule_id": "é", "seq": 1}], counts={"pending": 1}, lines=["0 acts"])
 
 
@@ -61,7 +63,7 @@ def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     checkpoint = str(tmp_path / "check point")
     with closing(ApiServer("127.0.0.1", 0)) as server:
         about = {"name": "orders", "checkpoint": checkpoint}
-        server.serve(Job(about, ["pending", "cancel"], asked.answer, asked.arrow, {"openapi": "3.1.0"}))
+        server.serve(Job(about, VERBS, asked.answer, asked.arrow, {"openapi": "3.1.0"}))
         with announced(place := Place.of_this_process("orders", checkpoint, *server.address, server.token)):
             yield place
 
@@ -92,6 +94,12 @@ def test_a_program_gets_the_rows_as_a_table(place: Place, asked: Asked) -> None:
         {"count": True},
         {"id": ["a"], "dry_run": True},
     ]
+
+
+def test_the_example_of_the_guide_asks_the_job(place: Place, asked: Asked) -> None:
+    (program,) = blocks("docs/api-http.md", "python")
+    exec(compile(program, "docs/api-http.md", "exec"), {})  # the guide's own text
+    assert [verb for verb, _ in asked.questions] == ["pending", "pending", "cancel", "move", "history"]
 
 
 def test_a_refusal_is_one_sentence_with_its_exit_code_and_the_same_error_for_a_program(
@@ -130,8 +138,8 @@ def test_an_error_of_python_is_a_failure_and_no_secret_leaves_with_it(place: Pla
         ("POST", "/v1/pending", "{}", {"Authorization": ""}, 401, "token"),
         ("GET", "/v1/job", "", {"Authorization": "Bearer x"}, 401, "token"),
         ("POST", "/v1/pending", "{}", {"Wheel_Checkpoint": "/another"}, 409, "another checkpoint"),
-        ("POST", "/v1/destroy", "{}", {}, 404, "pending, cancel"),
-        ("POST", "/elsewhere", "{}", {}, 404, "pending, cancel"),
+        ("POST", "/v1/destroy", "{}", {}, 404, "pending, cancel, move, history"),
+        ("POST", "/elsewhere", "{}", {}, 404, "pending, cancel, move, history"),
         ("GET", "/", "", {}, 404, "/v1/job"),
         ("POST", "/v1/pending", "[]", {}, 400, "JSON object"),
         ("POST", "/v1/pending", "{", {}, 400, "JSON object"),
