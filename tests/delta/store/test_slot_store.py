@@ -536,6 +536,7 @@ def test_a_compaction_is_dropped_with_its_partition_unless_it_holds_what_came_la
 # --- the near stream ------------------------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_the_stream_sees_near_rows_once_and_neither_drops_nor_compactions_disturb_it(
     spark: SparkSession, store: SlotStore, frame: Callable[..., DataFrame], tmp_path: Path
 ) -> None:

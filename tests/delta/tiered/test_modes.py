@@ -166,6 +166,7 @@ def test_a_tiered_job_starts_in_its_own_mode_with_its_own_store_alone(job: Job, 
     assert job.files().keys() == {file for file in before if "/checkpoint/wheel" not in file}
 
 
+@pytest.mark.sentinel
 def test_a_direct_job_starts_in_its_own_mode_alone(job: Job) -> None:
     assert job("run", **DIRECT) == (0, "")
     assert job.fired() == ["a", "now"]

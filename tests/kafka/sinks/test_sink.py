@@ -120,6 +120,7 @@ def jobs_of(spark: SparkSession, batches: Batches, *fired: tuple[Any, ...], **mo
 # --- deliveries -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_each_topic_of_a_batch_gets_its_rows_with_payload_and_headers_oldest_first(
     kafka: KafkaWorld, batches: Batches
 ) -> None:
@@ -356,6 +357,7 @@ def test_a_write_that_fails_though_no_topic_has_changed_fails_the_batch(
 # --- tables and topics in one batch ---------------------------------------------------------------
 
 
+@pytest.mark.sentinel
 def test_tables_and_topics_of_one_batch_are_exactly_once_and_at_least_once(
     kafka: KafkaWorld, spark: SparkSession, options: dict[str, str], tmp_path: Path
 ) -> None:
