@@ -44,6 +44,9 @@ except LeaseError as lost:
 def place(s3: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
+    # As in a process without Spark: a session of other tests in this process knows nothing of the server.
+    for module in ("files", "object_stores"):
+        monkeypatch.setattr(f"wheel_udf.spark.{module}.running_session", lambda: None)
     return f"s3a://{BUCKET}/jobs/{request.node.name}"
 
 
