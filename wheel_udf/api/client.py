@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -45,48 +46,38 @@ def ask_arrow(place: Place, verb: str, arguments: Mapping[str, Any]) -> bytes | 
 
 def answers(place: Place) -> bool:
     """Whether the job answers there: another one, or another program, may have got the port."""
-    return _about(place) is not None
-
-
-def _about(place: Place) -> HTTPConnection | None:
-    """A connection on which the job has said what it is."""
-    connection = HTTPConnection(place.reached_at, place.port, timeout=_LOOK_S)
     try:
-        connection.request("GET", f"{ROOT}job", headers=_headers(place, JSON))
-        response = connection.getresponse()
-        response.read()
+        response, _ = _exchange(place, "GET", "job", None, JSON, _LOOK_S)
     except (OSError, HTTPException):
-        connection.close()
-        return None
-    if response.status == _OK and response.getheader("Server", "").startswith(SERVER):
-        return connection
-    connection.close()
-    return None
+        return False
+    return response.status == _OK and response.getheader("Server", "").startswith(SERVER)
 
 
 def _post(place: Place, verb: str, arguments: Mapping[str, Any], accept: str) -> bytes | None:
-    connection = _about(place)
-    if connection is None:
+    if not answers(place):
         return None
     try:
-        if connection.sock is not None:
-            connection.sock.settimeout(None)  # an answer takes as long as it takes
-        connection.timeout = None
-        content = json.dumps(dict(arguments))
-        connection.request("POST", f"{ROOT}{quote(verb)}", content, _headers(place, accept))
-        response = connection.getresponse()
-        found = response.read()
+        # An answer takes as long as it takes.
+        response, content = _exchange(place, "POST", verb, json.dumps(dict(arguments)), accept, None)
     except (OSError, HTTPException):
         # Not the same as no answer: the job may have done what it was asked to do.
         sentence = (
             f"the job has ended while it answered {verb}; hint: the same command again asks what it has left"
         )
         raise RefusedError(sentence, 1) from None
-    finally:
-        connection.close()
     if response.status != _OK:
-        raise RefusedError.of_json(found)
-    return found
+        raise RefusedError.of_json(content)
+    return content
+
+
+def _exchange(
+    place: Place, method: str, name: str, body: str | None, accept: str, patience_s: float | None
+) -> tuple[HTTPResponse, bytes]:
+    """One request and its whole answer, on a connection of its own, as the server wants it."""
+    with closing(HTTPConnection(place.reached_at, place.port, timeout=patience_s)) as connection:
+        connection.request(method, f"{ROOT}{quote(name)}", body, _headers(place, accept))
+        response = connection.getresponse()
+        return response, response.read()
 
 
 def _headers(place: Place, accept: str) -> dict[str, str]:

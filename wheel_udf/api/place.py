@@ -151,7 +151,7 @@ def place_by_name(name: str) -> Place | None:
 
 
 def _all() -> Iterator[Place]:
-    with suppress(FileNotFoundError, PermissionError):
+    with suppress(OSError, RuntimeError):  # no home, or one that cannot be read
         for file in sorted(_folder().glob("*.json")):
             if (place := _read(file)) is not None:
                 yield place

@@ -44,7 +44,7 @@ def was_answered(asked: argparse.Namespace, print_line: PrintLine) -> bool:
 
 
 def _place_of(asked: argparse.Namespace) -> Place | None:
-    if asked.set:
+    if asked.set or getattr(asked, "repeat", None) is not None:  # a rule is not the job's
         return None
     try:
         checkpoint = mapping_of_text(text_of(Path(asked.config)), asked.config).get("checkpoint")

@@ -44,16 +44,25 @@ def execute(*told: Any) -> None:
         WheelError: The pending entries cannot be read.
     """
     *config, asked, print_line = told
-    if not 1 <= asked.n <= _MOST:
-        raise ConfigError("not a number of lines", field="-n", value=asked.n, rule=f"1 to {_MOST}")
-    if bool(config) == (asked.repeat is not None) or bool(config) != bool(asked.id):
-        raise ConfigError(
-            "what is asked for is not clear", field="next", rule="--repeat, or --config and --id"
-        )
+    check(asked, of_job=bool(config))
     if config:
         _of_job(config[0], asked, print_line)
     else:
         _of_rule(asked, print_line)
+
+
+def check(asked: argparse.Namespace, *, of_job: bool) -> None:
+    """Checks what is asked for: ids of a job, or a rule.
+
+    Raises:
+        ConfigError: Neither or both are given, or the number of lines is out of range.
+    """
+    if not 1 <= asked.n <= _MOST:
+        raise ConfigError("not a number of lines", field="-n", value=asked.n, rule=f"1 to {_MOST}")
+    if of_job == (asked.repeat is not None) or of_job != bool(asked.id):
+        raise ConfigError(
+            "what is asked for is not clear", field="next", rule="--repeat, or --config and --id"
+        )
 
 
 def _of_rule(asked: argparse.Namespace, print_line: PrintLine) -> None:

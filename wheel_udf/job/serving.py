@@ -118,7 +118,8 @@ class Questions:
         _require_few(asked, MOST_ROWS)
         with quiet_sql():
             if verb == "next":
-                return Answer(lines=next_verb.lines_of(self._spark, self._work(), asked.id or [], asked.n))
+                next_verb.check(asked, of_job=True)
+                return Answer(lines=next_verb.lines_of(self._spark, self._work(), asked.id, asked.n))
             return answer_of(self._spark, self._config, self._work(), asked)
 
     def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:

@@ -85,6 +85,17 @@ def test_a_name_of_two_jobs_is_refused_with_both_checkpoints(tmp_path: Path) -> 
         assert place_of(str(tmp_path / "b")) == place(tmp_path / "b")
 
 
+def test_who_has_no_home_finds_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("WHEEL_UDF_STATE")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert place_of("/job") is None
+    assert place_by_name("orders") is None
+
+
 def test_a_file_that_is_none_of_ours_is_passed_over(tmp_path: Path, state: Path) -> None:
     with announced(place(tmp_path / "job")):
         (state / "jobs" / "a.json").write_text("not JSON")

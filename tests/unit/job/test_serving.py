@@ -6,6 +6,7 @@ import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -14,7 +15,7 @@ from wheel_udf.api.place import place_of
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.job.dry_run import api_text
 from wheel_udf.job.metering import check_ports
-from wheel_udf.job.serving import answering
+from wheel_udf.job.serving import Questions, answering
 
 
 def test_a_home_that_cannot_be_written_keeps_no_job_from_running(
@@ -63,3 +64,16 @@ def test_an_api_that_is_off_opens_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     with answering(session, config, print) as begin:
         begin()
         assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({}, "what is asked for is not clear"),
+        ({"id": ["a"], "n": 0}, "not a number of lines"),
+        ({"id": ["a"], "n": 10**9}, "not a number of lines"),
+    ],
+)
+def test_next_asks_a_running_job_no_more_than_one_that_rests(question: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Questions(MagicMock(), checked()).answer("next", question)
