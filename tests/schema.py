@@ -24,7 +24,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from wheel_udf.job.arguments import VERBS
+from wheel_udf.job.arguments import ASKED
 from wheel_udf.job.models.purgatory import PurgatoryConfig
 from wheel_udf.job.models.scheduler import AnySchedulerConfig
 from wheel_udf.job.openapi import openapi_of
@@ -42,8 +42,7 @@ def schemas() -> dict[str, str]:
 
 def interface() -> str:
     """Returns the text of the OpenAPI document."""
-    asked = [name for name, verb in VERBS.items() if verb.get("asks")]
-    return json.dumps(openapi_of(asked), indent=2) + "\n"
+    return json.dumps(openapi_of(ASKED), indent=2) + "\n"
 
 
 def _text(title: str, model: Any) -> str:

@@ -30,7 +30,6 @@ from urllib.parse import quote
 
 from wheel_udf.api.answer import Answer, RefusedError, parts_of
 from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, ROOT, SERVER
-from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.secrets import hide, hide_from_now_on
 from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
 from wheel_udf.spark.failures import USER_FAULT, explain
@@ -75,16 +74,9 @@ class ApiServer:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        try:
-            self._server = HttpServer(address, port, "wheel-api")
-        except OSError as fault:
-            raise ConfigError(
-                f"the port for questions to the job cannot be opened ({fault.strerror or fault})",
-                field="api.port",
-                value=port,
-                rule=f"a free port of the address {address}",
-                hint="use another port or address; 0 takes any free port",
-            ) from None
+        self._server = HttpServer(
+            address, port, "wheel-api", purpose="questions to the job", field="api.port"
+        )
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         hide_from_now_on(self.token)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wheel-question")

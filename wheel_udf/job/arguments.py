@@ -18,6 +18,10 @@ PROGRAM: Final = "wheel-udf"
 _FILE: Final = toml_of(__name__, "verbs.toml")
 VERBS: Final[Mapping[str, Mapping[str, Any]]] = _FILE["verbs"]
 """What ``verbs.toml`` says of each verb."""
+ASKED: Final[Sequence[str]] = [name for name, verb in VERBS.items() if verb.get("asks")]
+"""The verbs that a running job answers."""
+WITH_ROWS: Final = ("pending", "forecast")
+"""Of these, those whose rows also come as Arrow."""
 SHARED: Final[Mapping[str, Mapping[str, Any]]] = _FILE["shared"]
 """Likewise, of options that several verbs have."""
 

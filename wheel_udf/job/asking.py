@@ -37,9 +37,7 @@ def was_answered(asked: argparse.Namespace, print_line: PrintLine) -> bool:
     answer = None if place is None else client.ask(place, asked.verb, to_question(asked))
     if answer is None:
         return False
-    for line in answer.printed():
-        print_line(line)
-    _finish(answer, asked, print_line)
+    print_answer(answer, asked, print_line)
     return True
 
 
@@ -55,7 +53,10 @@ def _place_of(asked: argparse.Namespace) -> Place | None:
     return place_of(found) if isinstance(found, str) and found and not faults else None
 
 
-def _finish(answer: Answer, asked: argparse.Namespace, print_line: PrintLine) -> None:
+def print_answer(answer: Answer, asked: argparse.Namespace, print_line: PrintLine) -> None:
+    """Prints an answer, and draws the picture of a forecast if one is asked for."""
+    for line in answer.printed():
+        print_line(line)
     if getattr(asked, "png", None) is not None:
         from wheel_udf.job.picture import finish
 

@@ -29,7 +29,7 @@ from wheel_udf.common.errors import ConfigErrors
 from wheel_udf.common.interrupts import INTERRUPTED, is_interrupt
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import hide
-from wheel_udf.job.arguments import VERBS, parse
+from wheel_udf.job.arguments import ASKED, VERBS, parse
 
 USAGE = 2
 
@@ -96,7 +96,7 @@ def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLi
     module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
     if getattr(arguments, "config", None) is None:
         return int(import_module(module).execute(arguments, print_line) or 0)
-    if VERBS[arguments.verb].get("asks"):
+    if arguments.verb in ASKED:
         from wheel_udf.job import asking
 
         if asking.was_answered(arguments, print_line):

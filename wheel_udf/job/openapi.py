@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import wheel_udf
 from wheel_udf.api.words import ARROW, JSON, ROOT
-from wheel_udf.job.arguments import VERBS, asked_options
+from wheel_udf.job.arguments import VERBS, WITH_ROWS, asked_options
 
 _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "int": {"type": "integer"},
@@ -20,7 +20,6 @@ _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "rate": {"oneOf": [{"type": "string"}, {"type": "number", "description": "a second"}]},
 }
-_WITH_ROWS: Final = ("pending", "forecast")
 
 _ANSWER: Final = {
     "type": "object",
@@ -98,7 +97,7 @@ def _post(verb: str) -> dict[str, Any]:
     if required:
         schema["required"] = required
     answer = _content(JSON, {"$ref": "#/components/schemas/Answer"}, "The answer.")
-    if verb in _WITH_ROWS:
+    if verb in WITH_ROWS:
         answer["content"][ARROW] = {"schema": {"type": "string", "format": "binary"}}
     return {
         "operationId": verb.replace("-", "_"),

@@ -24,7 +24,7 @@ from wheel_udf.api.words import MOST_ARROW_ROWS, MOST_ROWS
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.job import next as next_verb
-from wheel_udf.job.arguments import VERBS, of_question
+from wheel_udf.job.arguments import ASKED, WITH_ROWS, of_question
 from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
@@ -32,8 +32,6 @@ from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
-ASKED: Final = [name for name, verb in VERBS.items() if verb.get("asks")]
-_WITH_ROWS: Final = ("pending", "forecast")
 _ZONE: Final = "spark.sql.session.timeZone"
 
 
@@ -128,9 +126,9 @@ class Questions:
         Raises:
             ConfigError: The verb has no rows.
         """
-        if verb not in _WITH_ROWS:
+        if verb not in WITH_ROWS:
             raise ConfigError(
-                "this question has no rows for Arrow", field="Accept", value=verb, rule=", ".join(_WITH_ROWS)
+                "this question has no rows for Arrow", field="Accept", value=verb, rule=", ".join(WITH_ROWS)
             )
         require_verb(self._config, verb)
         asked = of_question(verb, arguments)

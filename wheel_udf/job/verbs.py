@@ -38,10 +38,10 @@ from wheel_udf.checkpoint.spark_logs import last_committed
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import instant_text_ms
 from wheel_udf.common.progress import PrintLine
+from wheel_udf.job.asking import print_answer
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
-from wheel_udf.job.picture import finish
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.pending import acts
@@ -73,11 +73,7 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
     require_verb(config, asked.verb)
     with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
         answer = answer_of(spark, config, pending_work_of(spark, config), asked)
-        print_line = progress.around(print_line)
-        for line in answer.printed():
-            print_line(line)
-    if getattr(asked, "png", None) is not None:
-        finish(answer.rows, asked.png, print_line)
+        print_answer(answer, asked, progress.around(print_line))
 
 
 def require_verb(config: AnyConfig, verb: str) -> None:

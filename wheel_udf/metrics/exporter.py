@@ -25,7 +25,6 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from wheel_udf.common.errors import ConfigError
 from wheel_udf.metrics.figures import Spent, Value
 from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
 from wheel_udf.metrics.meter import Meter
@@ -45,16 +44,7 @@ class Exporter:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        try:
-            self._server = HttpServer(address, port, "wheel-metrics")
-        except OSError as fault:
-            raise ConfigError(
-                f"the port for metrics cannot be opened ({fault.strerror or fault})",
-                field="metrics.port",
-                value=port,
-                rule=f"a free port of the address {address}",
-                hint="use another port or address; 0 takes any free port",
-            ) from None
+        self._server = HttpServer(address, port, "wheel-metrics", purpose="metrics", field="metrics.port")
 
     @property
     def url(self) -> str:

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, Final
 
+from wheel_udf.common.errors import ConfigError
+
 SLOWEST_CLIENT_S: Final = 10.0
 """A client that sends nothing for so long is hung up on."""
 
@@ -20,15 +22,26 @@ class HttpServer:
         address: The address to listen on.
         port: The port; 0 takes any free one.
         name: The name of the thread.
+        purpose: What it serves, for errors.
+        field: The setting of the port.
 
     Raises:
-        OSError: The port is in use, or the address is not one of this machine.
+        ConfigError: The port is in use, or the address is not one of this machine.
     """
 
-    def __init__(self, address: str, port: int, name: str) -> None:
-        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        server = type("Server", (_Server,), {"address_family": family})
-        self._server: ThreadingHTTPServer = server(place[:2], BaseHTTPRequestHandler)
+    def __init__(self, address: str, port: int, name: str, *, purpose: str, field: str) -> None:
+        try:
+            family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+            server = type("Server", (_Server,), {"address_family": family})
+            self._server: ThreadingHTTPServer = server(place[:2], BaseHTTPRequestHandler)
+        except OSError as fault:
+            raise ConfigError(
+                f"the port for {purpose} cannot be opened ({fault.strerror or fault})",
+                field=field,
+                value=port,
+                rule=f"a free port of the address {address}",
+                hint="use another port or address; 0 takes any free port",
+            ) from None
         self._name = name
         self._thread: threading.Thread | None = None
 

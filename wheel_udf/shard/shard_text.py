@@ -151,9 +151,7 @@ def soonest_of_text(text: str, most: int, texts: ChunkStore | None = None) -> pa
         most: How many; there may be fewer.
         texts: Has the chunks that are outside the text.
     """
-    chunks = [
-        c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL
-    ]
+    chunks = _with_entries(text, texts)
     found = MARKED_ENTRY_SCHEMA.empty_table()
     for chunk in sorted(chunks, key=lambda chunk: chunk.low_ms):
         if found.num_rows >= most and (most == 0 or found["deliver_at_ms"][-1].as_py() < chunk.low_ms):
@@ -164,13 +162,16 @@ def soonest_of_text(text: str, most: int, texts: ChunkStore | None = None) -> pa
     return found
 
 
+def _with_entries(text: str, texts: ChunkStore | None) -> list[Chunk]:
+    """The chunks of a shard that hold entries, also those that a sender has got."""
+    return [c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL]
+
+
 def held_of_text(text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None) -> pa.Table:
     """As :func:`entries_of_text`; of chunks without series, only the ids and versions (the rest is null)."""
     if ids is not None:
         return entries_of_text(text, ids, texts)
-    chunks = [
-        c for c in chunks_from_text(text, texts) if c.level > MEMORY_LEVEL or c.level == IN_FLIGHT_LEVEL
-    ]
+    chunks = _with_entries(text, texts)
     return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *map(_series_or_versions, chunks)])
 
 

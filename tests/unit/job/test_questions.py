@@ -9,10 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.job.arguments import VERBS, of_question, parse, to_question
+from wheel_udf.job.arguments import ASKED, of_question, parse, to_question
 from wheel_udf.job.openapi import openapi_of
 
-ASKED = [name for name, verb in VERBS.items() if verb.get("asks")]
 LINES = [
     "pending --limit 3 --where seq>1 --payload",
     "pending --count --id a --id b --as-of 2026-01-01",
