@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
+import pytest
 from deltalake import DeltaTable
 
 from wheel_udf.sinks.delta_sink import DeltaSink
@@ -42,6 +43,7 @@ ROWS = [
 COLUMNS = "name string, number long, place string, at timestamp, value binary, day date, headers array<struct<key: string, value: binary>>"
 
 
+@pytest.mark.sentinel
 def test_rows_of_all_kinds_in_a_partitioned_table_are_read_by_spark_and_by_delta_rs(
     s3_spark: SparkSession, s3: Server, place: str
 ) -> None:

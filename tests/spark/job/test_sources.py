@@ -140,6 +140,7 @@ def test_a_line_of_json_that_does_not_parse_keeps_its_text_and_a_torn_one_has_no
     assert sorted(row._corrupt_record for row in bad) == sorted(lines[1:])
 
 
+@pytest.mark.sentinel
 def test_a_line_of_json_gives_what_the_record_of_kafka_gives(
     spark: SparkSession, tmp_path: Path, rows_of: Rows
 ) -> None:
