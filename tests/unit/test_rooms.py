@@ -70,7 +70,6 @@ ON_EXECUTORS = (
     "wheel_udf.stream.seed_worker",
     "wheel_udf.purgatory.seed",
     "wheel_udf.store.layout",
-    "wheel_udf.store.repeated",
     "wheel_udf.sinks.http_sender",
     "wheel_udf.page.shard_next",
     "wheel_udf.page.shard_sums",

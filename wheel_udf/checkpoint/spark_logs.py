@@ -80,6 +80,21 @@ def committed_offsets(path: str) -> list[Any] | None:
     return _offsets_after(path, last_committed(path))
 
 
+def read_to(path: str) -> tuple[int, int | None]:
+    """The version of the slot store that the last committed batch of a wheel has read, and its clock (UTC epoch ms);
+    before the first -1 and None.
+    """
+    offsets = committed_offsets(path)
+    if offsets is None:
+        return -1, None
+    table = next(offset for offset in offsets if isinstance(offset, dict) and "reservoirVersion" in offset)
+    # Delta's offset is either the next version with a negative index, or the version being read with the number of
+    # files read.
+    version = int(table["reservoirVersion"]) - (int(table["index"]) < 0)
+    instants = (offset.get("instant_ms") for offset in offsets if isinstance(offset, dict))
+    return version, max((at for at in instants if at is not None), default=None)
+
+
 def planned_offsets(path: str) -> list[Any] | None:
     """Where the sources stand after the newest planned batch, as JSON values; None before the first one."""
     return _offsets_after(path, last_planned(path))

@@ -106,6 +106,11 @@ def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLi
     trigger = getattr(arguments, "trigger", None)
     overrides = [*arguments.set, *([f"trigger={trigger}"] if trigger else [])]
     config = loader.load(arguments.config, overrides)
+    if arguments.verb == "pending":
+        from wheel_udf.job import without_spark
+
+        if without_spark.was_answered(config, arguments, print_line):
+            return 0
     if "until" not in arguments:
         return int(import_module(module).execute(config, arguments, print_line) or 0)
     if arguments.until is not None:

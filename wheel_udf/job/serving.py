@@ -29,6 +29,7 @@ from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
 from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
+from wheel_udf.job.without_spark import answer_without_spark
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
@@ -118,7 +119,9 @@ class Questions:
             if verb == "next":
                 next_verb.check(asked, of_job=True)
                 return Answer(lines=next_verb.lines_of(self._spark, self._work(), asked.id, asked.n))
-            return answer_of(self._spark, self._config, self._work(), asked)
+            work = self._work()
+            found = answer_without_spark(self._config, asked, work.store)
+            return found or answer_of(self._spark, self._config, work, asked)
 
     def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
         """As :meth:`answer`: the rows as an Arrow stream.

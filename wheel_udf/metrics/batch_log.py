@@ -24,6 +24,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -206,6 +207,17 @@ def read_batches(checkpoint: str, since_ms: int) -> list[dict[str, Any]]:
     over = sum(begun_ms < since_ms for begun_ms, _ in files[1:])
     lines = [line for _, name in files[over:] for line in _lines(folder, name) if line["at_ms"] >= since_ms]
     return sorted(lines, key=lambda line: line["at_ms"])
+
+
+def last_line(checkpoint: str, query: str) -> dict[str, Any] | None:
+    """Returns the line of the last batch of a query that is in the log; None if there is none."""
+    folder = open_folder(batches_of(checkpoint))
+    with suppress(CheckpointError):  # as above
+        for _, name in reversed(_files(folder)):
+            mine = [line for line in _lines(folder, name) if line.get("query") == query]
+            if mine:
+                return mine[-1]
+    return None
 
 
 def _lines(folder: Folder, name: str) -> Iterator[dict[str, Any]]:

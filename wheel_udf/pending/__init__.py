@@ -14,7 +14,9 @@ runs or rests::
     what happened to this operation?                     operation_history_of  operation_history
     cancel, move, fire, pause, ... by id or predicate    acts.cancel, ...      acts, picked, changes
     deliver occurrences of series again                  acts.backfill         backfill
-                                                         (reads of Spark's state: state; of the slot store: in_store)
+                                                         (reads of Spark's state: state; of the slot store: in_store,
+                                                         by comparison, with the state's series: stored_series)
+    the same of a tiered job, without Spark?             StoreAlone            store_alone
 
     direct    Spark's state -----------------------------> entries --selected--> acts --file--> checkpoint --> the job
     tiered    Spark's state (near) + slot store (far) ---> entries --selected--> acts --file--> checkpoint --> the job

@@ -7,7 +7,7 @@ Entries are shown as acts have left them, also acts that the job has not taken y
 
 Cost: direct, O(pending); of some ids, the shards that they belong to. Tiered, one pass over the id hashes in the
 store, made when the table is requested, and then a read of the requested columns; only ids with several versions
-(usually few) are sorted. :func:`count_pending` needs the first pass and little more, :func:`count_far` reads the log
+(usually few) are ranked. :func:`count_pending` needs the first pass and little more, :func:`count_far` reads the log
 and no data.
 
 Caveats: the wheel drops near rows when it has forgotten their ids (``memory``). A command that arrives after that
@@ -37,7 +37,8 @@ from wheel_udf.pending.load import later_load
 from wheel_udf.pending.state import heads_of, waiting
 from wheel_udf.policies.series_load import MOST_STEPS, Steps
 from wheel_udf.shard.rows import ID_JOINT, PAUSED_MS
-from wheel_udf.store.layout import is_far, is_far_column
+from wheel_udf.store.layout import is_far_column
+from wheel_udf.store.log import StoreLog
 from wheel_udf.store.slot_store import SlotStore
 
 PENDING_COLUMNS: Final = (
@@ -180,7 +181,7 @@ def entries(
             rows = changed(rows, work.query, ids)
         return _to_output_columns(rows, F.when(F.col("in_flight"), "sender").otherwise("state"))
     if as_of_ms is None:
-        rows = in_store.pending_now(spark, work.store, work.query, ids)
+        rows = in_store.pending_now(spark, work.store, work.query, ids, first)
     else:
         rows = in_store.pending_then(spark, work.store, work.query, as_of_ms, ids)
     return _to_output_columns(rows, F.when(is_far_column(F.col("level")), "store").otherwise("state"))
@@ -205,11 +206,11 @@ def count_pending(spark: SparkSession, work: PendingWork) -> int:
     return in_store.count_now(spark, work.store, work.query)
 
 
-def count_far(store: SlotStore) -> int:
+def count_far(store: StoreLog) -> int:
     """Counts the far rows of a store from its log, without reading data. Replaced and cancelled entries count until
     their due time comes near.
     """
-    return sum(partition.rows for partition in store.partitions() if is_far(partition.level))
+    return store.far_rows()
 
 
 def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession, functions as F
 
@@ -49,13 +50,14 @@ from wheel_udf.shard.rows import (
     MOVED,
     PAUSED_MS,
     RETRY,
+    filled,
 )
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.spark.files import open_folder
-from wheel_udf.store.intake import id_hash
 from wheel_udf.store.layout import INBOX, is_far
+from wheel_udf.store.scan import ROW_SCHEMA, Scan
 from wheel_udf.store.slot_store import SlotStore
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
@@ -161,14 +163,16 @@ def _rows_of(store: SlotStore, checkpoint: str, schedule_id: str) -> list[Row]:
     """Returns the rows of an id but FAR ones, which only repeat the version of an entry that has a row of its own. The
     rows of acts that the store does not have yet are among them.
     """
-    head = store.head()
-    rows, acts = store.rows(version=head.version), rows_not_taken(store, head, checkpoint)
+    contents = store.contents()
+    found = [Scan(store.path, contents.files).of_ids([schedule_id])]
+    acts = rows_not_taken(store, contents.head, checkpoint)
     if acts is not None:
-        rows = rows.unionByName(acts)
-    rows = rows.where(F.col("id_hash") == id_hash(F.lit(schedule_id)))
-    asked_ms = F.col("deliver_at_ms") - F.coalesce("level_error_ms", F.lit(0))
-    own = (F.col("schedule_id") == schedule_id) & F.col("reject").isNull() & (F.col("act") != FAR)
-    return rows.where(own).drop("key", "value", "headers").withColumn("asked_ms", asked_ms).collect()
+        found.append(filled(acts.where(F.col("schedule_id") == schedule_id).toArrow(), ROW_SCHEMA))
+    rows = pa.concat_tables(found)
+    rows = rows.filter(pc.and_(pc.is_null(rows["reject"]), pc.not_equal(rows["act"], FAR)))
+    asked_ms = pc.subtract(rows["deliver_at_ms"], pc.fill_null(rows["level_error_ms"], 0))
+    slim = rows.drop_columns(["key", "value", "headers"]).append_column("asked_ms", asked_ms)
+    return [Row(**row) for row in slim.to_pylist()]
 
 
 def _command(what: str, row: Row, act: Act | None, *about: Any) -> Event:

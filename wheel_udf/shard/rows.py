@@ -148,6 +148,17 @@ def with_columns(rows: pa.Table, **columns: pa.Array) -> pa.Table:
     return rows
 
 
+def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, each cast to its type; null where the rows lack one."""
+    columns = (
+        rows[each.name].cast(each.type)
+        if each.name in rows.schema.names
+        else pa.nulls(rows.num_rows, each.type)
+        for each in schema
+    )
+    return pa.table(list(columns), schema=schema)
+
+
 def without(table: pa.Table, rows: Int64s) -> pa.Table:
     """Drops some rows of a table, given by their positions."""
     keep = np.ones(table.num_rows, bool)

@@ -168,17 +168,19 @@ def _with_entries(text: str, texts: ChunkStore | None) -> list[Chunk]:
 
 
 def held_of_text(text: str, ids: Collection[str] | None = None, texts: ChunkStore | None = None) -> pa.Table:
-    """As :func:`entries_of_text`; of chunks without series, only the ids and versions (the rest is null)."""
+    """As :func:`entries_of_text`; of chunks without series and failed attempts, only the ids and versions (the rest is
+    null).
+    """
     if ids is not None:
         return entries_of_text(text, ids, texts)
     chunks = _with_entries(text, texts)
-    return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *map(_series_or_versions, chunks)])
+    return pa.concat_tables([ENTRY_SCHEMA.empty_table(), *map(_whole_or_versions, chunks)])
 
 
-def _series_or_versions(chunk: Chunk) -> pa.Table:
-    # With a column that each chunk has beside the one that it may lack.
-    some = chunk.table("schedule_id", "seq", "amend", "max_lateness_ms", "repeat")
-    if some["repeat"].null_count < chunk.rows:
+def _whole_or_versions(chunk: Chunk) -> pa.Table:
+    # With a column that each chunk has beside those that it may lack.
+    some = chunk.table("schedule_id", "seq", "amend", "max_lateness_ms", "repeat", "attempt")
+    if min(some["repeat"].null_count, some["attempt"].null_count) < chunk.rows:
         return chunk.table()
     columns = (
         some[each.name] if each.name in some.column_names else pa.nulls(chunk.rows, each.type)

@@ -21,13 +21,16 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.paths import local_path
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.object_stores import is_in_object_store, knows_settings, object_folder
 from wheel_udf.spark.running import running_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class _LocalFolder:
@@ -60,6 +63,11 @@ class _LocalFolder:
     def _is_below_a_file(self) -> bool:
         """Such as the log of a table whose place is a file."""
         return not self.folder.exists()
+
+    def open(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.folder / name))
 
     def replace(self, name: str, content: bytes) -> None:
         place = self.folder / name

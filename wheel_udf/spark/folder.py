@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PROBE = b"dry run of wheel-udf"
 """The content of the probe of a folder."""
@@ -33,6 +36,13 @@ class Folder(Protocol):
 
         Raises:
             CheckpointError: It is a folder.
+        """
+
+    def open(self, name: str) -> pa.NativeFile:
+        """A file, to be read in parts.
+
+        Raises:
+            FileNotFoundError: There is no such file.
         """
 
     def replace(self, name: str, content: bytes) -> None:

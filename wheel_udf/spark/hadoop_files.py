@@ -17,6 +17,7 @@ from wheel_udf.spark.running import running_session
 from wheel_udf.spark.versions import checkpoint_class
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _VIEW: Final = "wheel-udf-view"
@@ -106,6 +107,14 @@ class _HadoopFolder:
             return bytes(self._io.toByteArray(stream))
         finally:
             stream.close()
+
+    def open(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        content = self.read(name)
+        if content is None:
+            raise FileNotFoundError(self.name(name))
+        return pa.BufferReader(content)
 
     @required("checkpoint_files")
     def replace(self, name: str, content: bytes) -> None:

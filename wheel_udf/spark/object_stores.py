@@ -34,6 +34,7 @@ from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.running import running_session
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from obstore.store import ObjectStore
     from pyspark.sql import SparkSession
 
@@ -62,6 +63,8 @@ _ADDRESS: Final = re.compile(r"://(localhost|\[|[\d.]+(:\d+)?/?$)")
 LONGEST_S: Final = 10.0
 """How long a request may take, its repetitions included, unless less is asked for."""
 _CONNECT: Final = timedelta(seconds=3)
+_BUFFER_BYTES: Final = 65_536
+"""What a request for a part of a file reads at least."""
 
 
 def is_in_object_store(path: str) -> bool:
@@ -284,6 +287,12 @@ class _ObjectFolder:
         with suppress(FileNotFoundError):
             return obstore.get(self._store, self._at(name)).bytes().to_bytes()
         return None
+
+    def open(self, name: str) -> pa.NativeFile:
+        import obstore
+        import pyarrow as pa
+
+        return pa.PythonFile(obstore.open_reader(self._store, self._at(name), buffer_size=_BUFFER_BYTES), "r")
 
     def replace(self, name: str, content: bytes) -> None:
         import obstore

@@ -17,12 +17,14 @@ rows for hand-overs and :mod:`wheel_udf.pending`, and the head of the log (versi
     intake       commands to rows
     lease        the right to write to the table
     table        the table's columns and properties, creation, check that a table is this store
-    reader       head, rows, the stream of near rows, partitions
+    log          head, partitions and files of a version
+    reader       the log, and rows as frames, the stream of near rows
+    scan         rows as Arrow tables, without a Spark job
     slot_store   SlotStore: the reader, and append, drop, rearrange, each one atomic commit
     head         cursor, clock and batches of a version, from its log: Head, Contents, Partition, Appended
     versions     which entries that leave a slot are still valid
-    repeated     which id hashes occur more than once: only their versions are compared
+    ranking      the same in Arrow tables; which id hashes occur more than once: only their versions are compared
 
-May import: common, shard, spark, tables, checkpoint, commands; pyspark, delta (``layout`` and ``repeated`` run on
-executors: numpy and pyarrow only).
+May import: common, shard, spark, tables, checkpoint, commands; pyspark, delta (``layout`` runs on executors:
+numpy and pyarrow only).
 """

@@ -34,6 +34,9 @@ handed over.
 
 from __future__ import annotations
 
+from typing import Final
+
+import xxhash
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
@@ -47,9 +50,18 @@ _OF_RETRY = tuple(name for name in FAILURE_COLUMNS if name in STORE_SCHEMA.names
 _REASON = ("error_code", "error_message", "record")
 
 
+_SEED: Final = 42  # of Spark's function
+
+
 def id_hash(schedule_id: Column) -> Column:
-    """Returns the hash by which versions of an id are looked up, 8 bytes."""
+    """Returns the hash by which versions of an id are looked up, 8 bytes: XXH64 of its UTF-8 octets."""
     return F.xxhash64(schedule_id)
+
+
+def hash_of(schedule_id: str) -> int:
+    """:func:`id_hash` of an id, without Spark."""
+    number = xxhash.xxh64_intdigest(schedule_id.encode(), _SEED)
+    return number - 2**64 if number >= 2**63 else number
 
 
 def stored_rows(

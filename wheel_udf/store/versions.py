@@ -44,7 +44,7 @@ from wheel_udf.store.layout import is_far_column
 _ID = ("id_hash", "schedule_id")
 VERSION = ("seq", "op", "amend")
 """The columns of a version, the most significant first."""
-_HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
+HAS_VERSION = (COMMAND, MOVED, GONE_SUPERSEDED, GONE_DUPLICATE)
 """Kinds of rows with a version of their own (a FAR row repeats an entry's, a GONE_CANCELLED row a CANCEL's)."""
 
 _BEFORE, _LEAVING, _LATER = range(3)
@@ -144,7 +144,7 @@ def fires_of(rows: DataFrame) -> DataFrame:
 
 def with_version(rows: DataFrame) -> DataFrame:
     """Returns the rows of a store that have a version of their own."""
-    return rows.where(F.col("act").isin(*_HAS_VERSION) & F.col("reject").isNull())
+    return rows.where(F.col("act").isin(*HAS_VERSION) & F.col("reject").isNull())
 
 
 def _slim(rows: DataFrame, place: Column, uid: Column) -> DataFrame:

@@ -102,10 +102,10 @@ class FileList:
                 self.unsigned.append(number)
         return Listing(commits[-1][0], files)
 
-    def read_all(self) -> Listing:
-        """The live files, from the whole log."""
-        version, added = delta_log.files_of(self._path)
-        return Listing(version, {str(file["path"]): file_of(file) for file in added})
+    def read_all(self, version: int | None = None) -> Listing:
+        """The files of the newest version, or of an earlier one, from the whole log."""
+        found, added = delta_log.files_of(self._path, version)
+        return Listing(found, {str(file["path"]): file_of(file) for file in added})
 
 
 def _apply(files: dict[str, File], actions: Iterable[Mapping[str, Any]]) -> None:

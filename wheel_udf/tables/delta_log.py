@@ -175,12 +175,12 @@ def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
     return found
 
 
-def files_of(place: str) -> tuple[int, list[Action]]:
-    """The newest version of a table, and the fields of the ``add`` action of each of its files."""
+def files_of(place: str, to: int | None = None) -> tuple[int, list[Action]]:
+    """The newest version of a table up to one, and the fields of the ``add`` action of each of its files."""
     log = _folder(place)
-    version, rows = _checkpoint(log, ("add",))
+    version, rows = _checkpoint(log, ("add",), to)
     files = {str(action["path"]): action for kind, action in rows if kind == "add"}
-    for number, content in _commits(log, version):
+    for number, content in _commits(log, version, to):
         version = number
         for kind, action in _actions(content):
             if kind == "add":

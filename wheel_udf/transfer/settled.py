@@ -27,9 +27,9 @@ from typing import Any
 from pyspark.sql import DataFrame, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from wheel_udf.checkpoint.spark_logs import read_to
 from wheel_udf.common.errors import TransferError
 from wheel_udf.pending.entries import PendingWork
-from wheel_udf.pending.in_store import read_to
 from wheel_udf.shard.rows import (
     CANCEL,
     ENTRY_SCHEMA,

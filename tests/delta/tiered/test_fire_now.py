@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.delta.tiered.series_world import World, series
+from tests.delta.tiered.series_world import World, in_s, series
 from tests.spark.streams import at, cancel, due
 from wheel_udf.delivery.summary import Summary
+from wheel_udf.pending.entries import PendingWork, count_pending, pending
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.retries import Retries, Retry
 
@@ -160,9 +161,16 @@ def test_a_retry_waits_in_the_state_and_ends_as_in_the_direct_mode(
                 due("beaten", 2_000, 70, seq=2),
                 given_back(one, 70, attempt=0),
             ],
-            [cancel("three", 71)],
-            [due("end", 101, 100)],
         )
+    direct.direct(retries=TWICE)
+    tiered.tiered(retries=TWICE)
+    waits = [("beaten", None, 2_000), ("one", 1, 50), ("three", 1, 50)]
+    assert what_waits(spark, PendingWork(direct.checkpoint)) == waits
+    assert what_waits(spark, tiered.work) == waits
+    assert count_pending(spark, tiered.work) == len(waits)
+
+    for world in (direct, tiered):
+        world.say([cancel("three", 71)], [due("end", 101, 100)])
     direct.direct(until_s=1_000, retries=TWICE)
     tiered.tiered(until_s=1_000, retries=TWICE)
 
@@ -177,6 +185,11 @@ def test_a_retry_waits_in_the_state_and_ends_as_in_the_direct_mode(
     assert tiered.account() == direct.account()
     assert closes(tiered), "what a consumer gives back is a command that was received"
     assert closes(direct)
+
+
+def what_waits(spark: SparkSession, work: PendingWork) -> list[tuple[str, int | None, float]]:
+    rows = pending(spark, work).collect()
+    return sorted((row.schedule_id, row.attempt, in_s(row.deliver_at)) for row in rows)
 
 
 def test_a_full_store_rejects_new_entries_and_neither_a_fire_now_nor_a_retry(world: World) -> None:

@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 from obstore.store import MemoryStore
 
-from wheel_udf.metrics.batch_log import BatchLog, read_batches
+from wheel_udf.metrics.batch_log import BatchLog, last_line, read_batches
 from wheel_udf.spark.object_stores import folder_in
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -39,6 +39,16 @@ def test_lines_come_back_in_their_order_from_an_instant_on(checkpoint: str) -> N
 
 def test_a_job_without_a_batch_log_has_no_lines(checkpoint: str) -> None:
     assert read_batches(checkpoint, 0) == []
+
+
+def test_the_last_line_of_a_query_is_found_in_whatever_file_it_is(checkpoint: str) -> None:
+    assert last_line(checkpoint, "wheel") is None
+    log = BatchLog(checkpoint)
+    for at_ms, query in ((T, "wheel"), (T + 1, "wheel"), (T + 2, "intake"), (T + HOUR, "intake")):
+        log.append({"at_ms": at_ms, "query": query})
+    assert last_line(checkpoint, "wheel") == {"at_ms": T + 1, "query": "wheel"}
+    assert last_line(checkpoint, "intake") == {"at_ms": T + HOUR, "query": "intake"}
+    assert last_line(checkpoint, "other") is None
 
 
 def test_an_hour_has_a_file_and_so_has_each_start(checkpoint: str) -> None:
