@@ -31,7 +31,6 @@ from typing import Any, Final, Protocol
 
 from wheel_udf.common.errors import CheckpointError
 from wheel_udf.common.secrets import in_short
-from wheel_udf.metrics.lines import line_text
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.folder import Folder
 
@@ -68,6 +67,9 @@ class BatchLog:
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Appends a line; it has ``at_ms``."""
+        # Who only reads does not wait for what a line is made of.
+        from wheel_udf.metrics.lines import line_text
+
         try:
             self._append(int(line["at_ms"]), (line_text(line) + "\n").encode())
         except Exception as fault:  # noqa: BLE001  # of any file system: a log stops no job
