@@ -167,7 +167,7 @@ def installed() -> Iterator[None]:
             "wheel_udf.store.slot_store.F": Columns,
             "wheel_udf.store.slot_store.Transaction": Transaction,
             "wheel_udf.store.slot_store.tables": Log,
-            "wheel_udf.store.reader.tables": Log,
+            "wheel_udf.store.log.tables": Log,
             "wheel_udf.tables.delta_files.delta_log": Log,
         }.items():
             stack.enter_context(patch(name, other))

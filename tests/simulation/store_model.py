@@ -135,11 +135,12 @@ class Log:
         return list(enumerate(_TABLES[place].commits))[version + 1 :]
 
     @staticmethod
-    def files_of(place: str) -> tuple[int, list[Action]]:
+    def files_of(place: str, to: int | None = None) -> tuple[int, list[Action]]:
         table = _TABLES[place]
-        there = table.paths(table.version)
+        version = table.version if to is None else to
+        there = table.paths(version)
         added = {a["path"]: a for commit in table.commits for a in commit if "modificationTime" in a}
-        return table.version, [added[path] for path in there]
+        return version, [added[path] for path in there]
 
 
 class Transaction:
