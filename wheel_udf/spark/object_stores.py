@@ -19,6 +19,7 @@ session the markers that Hadoop makes for empty folders stay when a folder is re
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from wheel_udf.spark.running import running_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from _typeshed import WriteableBuffer
     from obstore.store import ObjectStore
     from pyspark.sql import SparkSession
 
@@ -63,8 +65,6 @@ _ADDRESS: Final = re.compile(r"://(localhost|\[|[\d.]+(:\d+)?/?$)")
 LONGEST_S: Final = 10.0
 """How long a request may take, its repetitions included, unless less is asked for."""
 _CONNECT: Final = timedelta(seconds=3)
-_BUFFER_BYTES: Final = 65_536
-"""What a request for a part of a file reads at least."""
 
 
 def is_in_object_store(path: str) -> bool:
@@ -254,6 +254,41 @@ def _remove_markers(session: SparkSession, folder: str) -> None:
         remove(place)
 
 
+class _ObjectFile(io.RawIOBase):
+    """A file, of which each read is a request for just that part."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        import obstore
+
+        self._store, self._key, self._place = store, key, 0
+        self._size = int(obstore.head(store, key)["size"])
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        return self._place
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        import obstore
+
+        with memoryview(buffer) as into:
+            length = max(0, min(len(into), self._size - self._place))
+            if length:
+                into[:length] = obstore.get_range(
+                    self._store, self._key, start=self._place, length=length
+                ).to_bytes()
+        self._place += length
+        return length
+
+
 class _ObjectFolder:
     def __init__(self, store: ObjectStore, key: str, root: str) -> None:
         self._store, self._key, self._root = store, key, root
@@ -289,10 +324,9 @@ class _ObjectFolder:
         return None
 
     def open(self, name: str) -> pa.NativeFile:
-        import obstore
         import pyarrow as pa
 
-        return pa.PythonFile(obstore.open_reader(self._store, self._at(name), buffer_size=_BUFFER_BYTES), "r")
+        return pa.PythonFile(_ObjectFile(self._store, self._at(name)), "r")
 
     def replace(self, name: str, content: bytes) -> None:
         import obstore

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
@@ -27,6 +29,18 @@ from wheel_udf.spark.object_stores import (
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     store: Any = MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
     return folder_in(store, "jobs/one", "s3a://bucket")
+
+
+def test_a_file_is_read_in_parts_and_one_that_is_not_there_is_missed(folder: Folder) -> None:
+    table = pa.table({"id": range(100_000), "value": ["x" * 20] * 100_000})
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content)
+    folder.create("level=0/part.parquet", content.getvalue().to_pybytes())
+    with pq.ParquetFile(folder.open("level=0/part.parquet"), pre_buffer=True) as file:
+        assert file.read(columns=["id"]) == table.select(["id"])
+        assert pa.Table.from_batches(file.iter_batches(60_000)) == table
+    with pytest.raises(FileNotFoundError):
+        folder.open("level=0/other.parquet")
 
 
 def test_a_file_is_created_once_and_replaced_as_often_as_wanted(folder: Folder) -> None:
