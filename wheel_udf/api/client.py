@@ -44,13 +44,29 @@ def ask_arrow(place: Place, verb: str, arguments: Mapping[str, Any]) -> bytes | 
     return _post(place, verb, arguments, ARROW)
 
 
+def look(place: Place, name: str) -> dict[str, Any] | None:
+    """What a job says of itself without being asked a question.
+
+    Args:
+        place: Where the job answers.
+        name: ``job`` or ``status``.
+
+    Returns:
+        The JSON object; None if no such job answers there.
+    """
+    try:
+        response, content = _exchange(place, "GET", name, None, JSON, _LOOK_S)
+    except (OSError, HTTPException):
+        return None
+    if response.status != _OK or not response.getheader("Server", "").startswith(SERVER):
+        return None
+    found: dict[str, Any] = json.loads(content)
+    return found
+
+
 def answers(place: Place) -> bool:
     """Whether the job answers there: another one, or another program, may have got the port."""
-    try:
-        response, _ = _exchange(place, "GET", "job", None, JSON, _LOOK_S)
-    except (OSError, HTTPException):
-        return False
-    return response.status == _OK and response.getheader("Server", "").startswith(SERVER)
+    return look(place, "job") is not None
 
 
 def _post(place: Place, verb: str, arguments: Mapping[str, Any], accept: str) -> bytes | None:

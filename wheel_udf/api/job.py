@@ -94,6 +94,15 @@ class Job:
         """Returns what happened to an id, in order."""
         return list(self._answer("history", {"id": schedule_id}).rows)
 
+    def status(self) -> Mapping[str, Any]:
+        """Returns how the job is now: ``at_ms``, ``unhealthy`` (why, or None), ``last`` (the line of its last batch,
+        :mod:`wheel_udf.metrics`), ``samples`` (its metrics, each a name, its labels and a number).
+        """
+        found = client.look(self.place, "status")
+        if found is None:
+            raise WheelError("the job does not run any more", field="checkpoint", value=self.place.checkpoint)
+        return found
+
     def acts(self) -> list[Mapping[str, Any]]:
         """Returns the acts so far, in order."""
         return list(self._answer("acts", {}).rows)

@@ -9,6 +9,7 @@
         401, 404, 413  likewise
         503            too many questions wait
     GET  /v1/job       what this is: name, mode, checkpoint, version, the verbs
+    GET  /v1/status    how it is now: its metrics, the line of its last batch, whether it is healthy
     GET  /v1/openapi.json    the interface as OpenAPI; without a token
 
 A question names the checkpoint that it is about in ``Wheel-Checkpoint``; another job, which has got the port since,
@@ -50,6 +51,7 @@ class Job:
         ask: Answers a question: verb and arguments.
         ask_arrow: Likewise, with the rows as an Arrow stream.
         openapi: The interface as an OpenAPI document.
+        status: What ``GET /v1/status`` returns.
     """
 
     about: Mapping[str, Any]
@@ -57,6 +59,7 @@ class Job:
     ask: Callable[[str, Mapping[str, Any]], Answer]
     ask_arrow: Callable[[str, Mapping[str, Any]], bytes]
     openapi: Mapping[str, Any]
+    status: Callable[[], Mapping[str, Any]]
 
 
 class ApiServer:
@@ -119,12 +122,12 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == f"{ROOT}openapi.json":
             self._answer(200, json.dumps(self.job.openapi).encode())
-        elif path == f"{ROOT}job" and self._may_ask():
-            self._answer(200, json.dumps(self.job.about).encode())
-        elif path != f"{ROOT}job":
-            self._refuse(
-                404, RefusedError("there is no such address: GET /v1/job, POST /v1/VERB", USER_FAULT)
-            )
+        elif path not in (f"{ROOT}job", f"{ROOT}status"):
+            there = "GET /v1/job, GET /v1/status, POST /v1/VERB"
+            self._refuse(404, RefusedError(f"there is no such address: {there}", USER_FAULT))
+        elif self._may_ask():
+            found = self.job.about if path == f"{ROOT}job" else self.job.status()
+            self._answer(200, json.dumps(found).encode())
 
     def do_POST(self) -> None:
         verb = self.path.removeprefix(ROOT)

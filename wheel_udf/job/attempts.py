@@ -72,7 +72,7 @@ def run_held(
         leases.take()
         with (
             graceful_signals(supervisor, print_line),
-            answering(spark, config, print_line) as begin_answering,
+            answering(spark, config, meter, print_line) as begin_answering,
         ):
             try:
                 with listening(spark, config.name, meter):

@@ -54,6 +54,12 @@ _REFUSAL: Final = {
 }
 
 
+_JOB: Final = "what the job is: name, mode, checkpoint, version, process, and the verbs that it answers"
+_STATUS: Final = (
+    "how the job is now: at_ms, unhealthy (why, or null), last (line of its last batch), samples (metrics)"
+)
+
+
 def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
     """The document for some verbs."""
     return {
@@ -65,7 +71,8 @@ def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
         },
         "security": [{"token": []}],
         "paths": {
-            f"{ROOT}job": {"get": _get_job()},
+            f"{ROOT}job": {"get": _get("job", _JOB, "The job.")},
+            f"{ROOT}status": {"get": _get("status", _STATUS, "The state of the job.")},
             **{f"{ROOT}{verb}": {"post": _post(verb)} for verb in verbs},
         },
         "components": {
@@ -75,12 +82,12 @@ def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _get_job() -> dict[str, Any]:
+def _get(name: str, summary: str, text: str) -> dict[str, Any]:
     return {
-        "operationId": "job",
-        "summary": "what the job is: name, mode, checkpoint, version, process, and the verbs that it answers",
+        "operationId": name,
+        "summary": summary,
         "responses": {
-            "200": _content(JSON, {"type": "object"}, "The job."),
+            "200": _content(JSON, {"type": "object"}, text),
             "401": _refused("The token is wrong."),
         },
     }

@@ -30,6 +30,7 @@ from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
 from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
 from wheel_udf.job.without_spark import answer_without_spark
+from wheel_udf.metrics.meter import Meter
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
 
@@ -37,13 +38,16 @@ _ZONE: Final = "spark.sql.session.timeZone"
 
 
 @contextlib.contextmanager
-def answering(spark: SparkSession, config: AnyConfig, print_line: PrintLine) -> Iterator[Callable[[], None]]:
+def answering(
+    spark: SparkSession, config: AnyConfig, meter: Meter, print_line: PrintLine
+) -> Iterator[Callable[[], None]]:
     """Yields what lets the job answer from then on, to the end of the context; a second call does nothing. Call it when
     the query has started: a question needs a checkpoint.
 
     Args:
         spark: The session of the run.
         config: The config of the job.
+        meter: The meter of the run.
         print_line: Takes a line if the token cannot be written, without which nobody can ask.
 
     Raises:
@@ -65,12 +69,12 @@ def answering(spark: SparkSession, config: AnyConfig, print_line: PrintLine) -> 
                 except (OSError, RuntimeError) as fault:  # no home, or one that cannot be written
                     print_line(f"the job answers no questions: its token cannot be written ({fault})")
                 else:
-                    server.serve(_job(spark, config, place))
+                    server.serve(_job(spark, config, meter, place))
 
         yield begin
 
 
-def _job(spark: SparkSession, config: AnyConfig, place: Place) -> Job:
+def _job(spark: SparkSession, config: AnyConfig, meter: Meter, place: Place) -> Job:
     questions, verbs = Questions(spark, config), verbs_of(config)
     about = {
         "name": config.name,
@@ -81,7 +85,7 @@ def _job(spark: SparkSession, config: AnyConfig, place: Place) -> Job:
         "host": place.host,
         "verbs": verbs,
     }
-    return Job(about, ASKED, questions.answer, questions.arrow, openapi_of(verbs))
+    return Job(about, ASKED, questions.answer, questions.arrow, openapi_of(verbs), meter.status)
 
 
 def verbs_of(config: AnyConfig) -> list[str]:

@@ -51,6 +51,7 @@ class Meter:
         self._lines = threading.Condition()
         self._waiting: tuple[BatchReport, int] | None = None
         self._stopped: str | None = NOT_STARTED
+        self._last: Mapping[str, Any] | None = None
         self._alive_ms = now_ms()
 
     # ---- what the run reports ------------------------------------------------------------------------
@@ -109,6 +110,8 @@ class Meter:
         self._lines.notify_all()
 
     def _send(self, line: Mapping[str, Any]) -> None:
+        if line["query"] == WHEEL:
+            self._last = line
         for sink in self._sinks:
             sink(line)
 
@@ -130,3 +133,19 @@ class Meter:
         healthy = int(self.unhealthy_reason() is None)
         with self._lock:
             return [*self._figures.samples(self._now_ms()), ("wheel_healthy", (), healthy)]
+
+    def status(self) -> dict[str, Any]:
+        """Returns the state of the run as JSON values.
+
+        Returns:
+            ``at_ms`` (UTC epoch ms); ``unhealthy``, why the job is not healthy, or null; ``last``, the line of the last
+            batch of the wheel, or null; ``samples``, of the metrics that are numbers, each ``[name, [label, ...],
+            value]``.
+        """
+        numbers = [sample for sample in self.samples() if isinstance(sample[-1], int | float)]
+        return {
+            "at_ms": self._now_ms(),
+            "unhealthy": self.unhealthy_reason(),
+            "last": self._last,
+            "samples": numbers,
+        }

@@ -63,7 +63,7 @@ def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     checkpoint = str(tmp_path / "check point")
     with closing(ApiServer("127.0.0.1", 0)) as server:
         about = {"name": "orders", "checkpoint": checkpoint}
-        server.serve(Job(about, VERBS, asked.answer, asked.arrow, {"openapi": "3.1.0"}))
+        server.serve(Job(about, VERBS, asked.answer, asked.arrow, {"openapi": "3.1.0"}, lambda: {"at_ms": 5}))
         with announced(place := Place.of_this_process("orders", checkpoint, *server.address, server.token)):
             yield place
 

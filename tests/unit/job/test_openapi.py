@@ -57,7 +57,7 @@ def test_a_generated_client_asks_and_is_refused(made: str) -> None:
     client_of = importlib.import_module(made).AuthenticatedClient
     about, verbs = {"name": "x", "checkpoint": "/x"}, ["pending", "cancel", "move"]
     with closing(ApiServer("127.0.0.1", 0)) as server:
-        server.serve(Job(about, verbs, answer, lambda _verb, _arguments: b"", {}))
+        server.serve(Job(about, verbs, answer, lambda _verb, _arguments: b"", {}, dict))
         with client_of(base_url=server.url, token=server.token) as client:
 
             def ask(verb: str, **arguments: Any) -> Any:

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.unit.job.test_job import checked
+from tests.unit.metrics.jobs import meter
 from wheel_udf.api.place import place_of
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.job.dry_run import api_text
@@ -26,7 +27,7 @@ def test_a_home_that_cannot_be_written_keeps_no_job_from_running(
     session: Any = None
     lines: list[str] = []
     config = checked(checkpoint=str(tmp_path / "job"))
-    with answering(session, config, lines.append) as begin:
+    with answering(session, config, meter(), lines.append) as begin:
         begin()
         begin()
         assert place_of(str(tmp_path / "job")) is None
@@ -61,7 +62,7 @@ def test_an_api_that_is_off_opens_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path))
     config = checked(checkpoint=str(tmp_path / "job"), api={"enabled": False})
     session: Any = None
-    with answering(session, config, print) as begin:
+    with answering(session, config, meter(), print) as begin:
         begin()
         assert [*tmp_path.iterdir()] == []
 

@@ -1,0 +1,42 @@
+"""The verb ``top``: a running job in a terminal, looked at each second (textual). Needs no Spark.
+
+::
+
+    /   looks for an id: what is pending of it, and its history
+    c   cancels an id: says how many entries that would be, and asks
+    q   ends
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from wheel_udf.common.errors import ConfigError
+from wheel_udf.common.extras import missing_package
+from wheel_udf.common.progress import PrintLine
+
+
+def execute(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> None:  # noqa: ARG001  # as of all verbs
+    """Shows the job until it is left.
+
+    Raises:
+        ConfigError: The package for it is missing, or the job does not run.
+    """
+    if (missing := missing_package("textual", "top", "top")) is not None:
+        raise missing
+    from wheel_udf.api import client
+    from wheel_udf.api.job import Job
+    from wheel_udf.api.place import place_of
+    from wheel_udf.job.top_screen import Top
+
+    place = place_of(config.checkpoint)
+    if place is None or not client.answers(place):
+        raise ConfigError(
+            "the job does not run",
+            field="checkpoint",
+            value=config.checkpoint,
+            rule="a job that this user runs on this machine, with its api enabled",
+            hint="start it with wheel-udf run; of a job at rest pending, forecast and ui show what waits",
+        )
+    Top(Job(place), every_s=asked.every).run()
