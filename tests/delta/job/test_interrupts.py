@@ -146,6 +146,7 @@ def test_an_interrupted_act_has_changed_nothing(place: Place) -> None:
 
 
 def test_an_interrupted_count_is_one_line(place: Place) -> None:
-    ended = interrupted(place.folder, STATE, "pending", "--config", str(place.config), "--count")
+    argv = ("pending", "--config", str(place.config), "--count", "--where", "true")
+    ended = interrupted(place.folder, STATE, *argv)
 
     assert ended == Ended(130, "", "pending: interrupted", "[]")

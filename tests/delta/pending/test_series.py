@@ -136,7 +136,8 @@ def test_a_forecast_counts_each_occurrence_up_to_the_horizon(job: Job, tmp_path:
     assert job.load("30 minutes", "10:05", "1 minute", "schedule_id = 'once'") == [("10:30", "out", 1, 0, 0)]
     day = forecast(pending(job.spark, job.work), "1 second", horizon="1 day", clock_ms=at_ms("10:05"))
     assert day.groupBy().sum("rows", "estimated").collect() == [(3 * 96 + 2 + 1, 3 * 95 + 1)]
-    draw(day, tmp_path / "forecast.png")
+    lines = day.select(F.to_json(F.struct("*")).alias("line")).collect()
+    draw([json.loads(row.line) for row in lines], tmp_path / "forecast.png")
     assert (tmp_path / "forecast.png").stat().st_size > 0
     with pytest.raises(ConfigError, match=r"^a forecast of too many steps: horizon = '2 days'; rule: up to "):
         forecast(pending(job.spark, job.work), "1 second", horizon="2 days")
