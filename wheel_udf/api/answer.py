@@ -28,6 +28,11 @@ class Answer:
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lines: Sequence[str] = ()
 
+    @classmethod
+    def of_counts(cls, **counts: int) -> Self:
+        """Counts, each of them a line, too."""
+        return cls(counts=counts, lines=[f"{name} {count}" for name, count in counts.items()])
+
     def printed(self) -> Iterator[str]:
         """The lines of a command line: a JSON object for each row, then the sentences."""
         for row in self.rows:

@@ -98,9 +98,7 @@ class Job:
         """Returns how the job is now: ``at_ms``, ``unhealthy`` (why, or None), ``last`` (the line of its last batch,
         :mod:`wheel_udf.metrics`), ``samples`` (its metrics, each a name, its labels and a number).
         """
-        found = client.look(self.place, "status")
-        if found is None:
-            raise WheelError("the job does not run any more", field="checkpoint", value=self.place.checkpoint)
+        found: Mapping[str, Any] = self._there(client.look(self.place, "status"))
         return found
 
     def acts(self) -> list[Mapping[str, Any]]:
@@ -157,6 +155,10 @@ class Job:
             found = ask(self.place, verb, given)
         except RefusedError as refused:
             raise refused.to_error() from None
+        return self._there(found)
+
+    def _there(self, found: Any) -> Any:
+        """What the job has answered; None is no answer."""
         if found is None:
             raise WheelError("the job does not run any more", field="checkpoint", value=self.place.checkpoint)
         return found

@@ -160,7 +160,7 @@ def _count(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: arg
         counts = {"pending": count_pending(spark, work) if everything else _rows(spark, work, asked).count()}
         if work.store is not None:
             counts["stored"] = count_far(work.store)
-    return Answer(counts=counts, lines=[f"{name} {count}" for name, count in counts.items()])
+    return Answer.of_counts(**counts)
 
 
 def _of_frame(rows: DataFrame, none: str) -> Answer:

@@ -65,7 +65,7 @@ def answer_without_spark(
     Args:
         config: The config of the job.
         asked: The arguments.
-        log: The log of the store if it was read before, of which only the new commits are read.
+        log: The log of the store if it was opened before: then its layout is known, and only new commits are read.
 
     Returns:
         None if the question is one for Spark.
@@ -78,19 +78,19 @@ def answer_without_spark(
         return None
 
 
-def _answer(config: TieredConfig, asked: argparse.Namespace, known: StoreLog | None) -> Answer | None:
-    layout = config.wheel.layout()
-    if layout_of(config.store.path) != layout:
-        return None
-    log = StoreLog(config.store.path, layout) if known is None else known
+def _answer(config: TieredConfig, asked: argparse.Namespace, log: StoreLog | None) -> Answer | None:
+    if log is None:
+        layout = config.wheel.layout()
+        if layout_of(config.store.path) != layout:
+            return None
+        log = StoreLog(config.store.path, layout)
     store = _store_of(config, log)
     if store is None:
         return None
     if asked.count:
         if (pending := store.count()) is None:
             return None
-        counts = {"pending": pending, "stored": log.far_rows()}
-        return Answer(counts=counts, lines=[f"{name} {count}" for name, count in counts.items()])
+        return Answer.of_counts(pending=pending, stored=log.far_rows())
     rows = store.rows(asked.id, asked.limit)
     if rows is None:
         return None

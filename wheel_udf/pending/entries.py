@@ -214,20 +214,13 @@ def count_far(store: StoreLog) -> int:
 
 
 def _to_output_columns(rows: DataFrame, place: Column) -> DataFrame:
-    # The slot store has nothing that is held back.
-    of_state = {"held_ms": "long", "attempt": "long", "last_error": "string"}
-    held_ms, attempt, last_error = (
-        F.col(name) if name in rows.columns else F.lit(None).cast(kind) for name, kind in of_state.items()
-    )
     due_ms = F.col("deliver_at_ms")
-    error_ms = F.coalesce("level_error_ms", F.lit(0)) + F.coalesce(held_ms, F.lit(0))
+    error_ms = F.coalesce("level_error_ms", F.lit(0)) + F.coalesce("held_ms", F.lit(0))
     paused = F.col("repeat").isNotNull() & (due_ms == PAUSED_MS)
     named = {
         "deliver_at": F.timestamp_millis(due_ms - error_ms),
         "scheduled_at": F.when(~paused, F.timestamp_millis(due_ms)),
         "paused": paused,
-        "attempt": attempt,
-        "last_error": last_error,
         "place": place,
         "schedule_id": F.substring_index("schedule_id", ID_JOINT, 1),
         ENTRY_ID: F.col("schedule_id"),

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pytest
 
 from tests.documents import blocks
+from tests.unit.api.served import served, stream_of
 from wheel_udf.api import client
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.job import Job as RunningJob
-from wheel_udf.api.place import Place, announced
-from wheel_udf.api.server import ApiServer, Job
+from wheel_udf.api.place import Place
+from wheel_udf.api.server import ApiServer
 from wheel_udf.common.errors import ActError, ConfigError, WheelError
 from wheel_udf.common.secrets import hide_from_now_on
 
@@ -46,10 +47,7 @@ class Asked:
 
     def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
         self.answer(verb, arguments)
-        table, stream = pa.table({"n": [1, 2]}), pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(stream.getvalue())
+        return stream_of(pa.table({"n": [1, 2]}))
 
 
 @pytest.fixture
@@ -60,12 +58,9 @@ def asked() -> Asked:
 @pytest.fixture
 def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
-    checkpoint = str(tmp_path / "check point")
-    with closing(ApiServer("127.0.0.1", 0)) as server:
-        about = {"name": "orders", "checkpoint": checkpoint}
-        server.serve(Job(about, VERBS, asked.answer, asked.arrow, {"openapi": "3.1.0"}, lambda: {"at_ms": 5}))
-        with announced(place := Place.of_this_process("orders", checkpoint, *server.address, server.token)):
-            yield place
+    openapi, status = {"openapi": "3.1.0"}, lambda: {"at_ms": 5}
+    with served(str(tmp_path / "check point"), VERBS, asked, openapi, status) as place:
+        yield place
 
 
 def raw(place: Place, method: str, path: str, body: str = "", **headers: str) -> tuple[int, Any]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
+from tests.unit.api.served import served, stream_of
 from tests.unit.delivery.test_report import report
 from tests.unit.metrics.jobs import meter
 from wheel_udf.api.answer import Answer
 from wheel_udf.api.job import Job
-from wheel_udf.api.place import Place, announced
-from wheel_udf.api.server import ApiServer, Job as Answering
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.job.arguments import parse
 from wheel_udf.job.top import execute
@@ -38,16 +37,8 @@ class Questions:
         return Answer(counts={"picked" if arguments.get("dry_run") else "changed": pending})
 
     def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
-        import pyarrow as pa
-
         self.asked.append((verb, arguments))
-        table, stream = (
-            pa.table({"schedule_id": ["a"], "seq": [1], "source": [None]}),
-            pa.BufferOutputStream(),
-        )
-        with pa.ipc.new_stream(stream, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(stream.getvalue())
+        return stream_of(pa.table({"schedule_id": ["a"], "seq": [1], "source": [None]}))
 
 
 @pytest.fixture
@@ -60,13 +51,9 @@ def top(questions: Questions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
     job = meter()
     job.on_batch(report(3, pending=5))
-    checkpoint = str(tmp_path / "checkpoint")
-    with closing(ApiServer("127.0.0.1", 0)) as server:
-        about = {"name": "orders", "checkpoint": checkpoint}
-        verbs = ("acts", "history", "pending", "cancel")
-        server.serve(Answering(about, verbs, questions.answer, questions.arrow, {}, job.status))
-        with announced(Place.of_this_process("orders", checkpoint, *server.address, server.token)):
-            yield Top(Job.connect("orders"), every_s=3_600)
+    verbs = ("acts", "history", "pending", "cancel")
+    with served(str(tmp_path / "checkpoint"), verbs, questions, {}, job.status):
+        yield Top(Job.connect("orders"), every_s=3_600)
 
 
 def text_of(top: Top, name: str) -> str:
