@@ -10,19 +10,29 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.progress import PrintLine
+
+_OFTEN_S: Final = 0.1
+_SELDOM_S: Final = 86_400.0
 
 
 def execute(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> None:  # noqa: ARG001  # as of all verbs
     """Shows the job until it is left.
 
     Raises:
-        ConfigError: The package for it is missing, or the job does not run.
+        ConfigError: The package for it is missing, the job does not run, or it is to be looked at too often.
     """
+    if not _OFTEN_S <= asked.every <= _SELDOM_S:  # not a number is neither
+        raise ConfigError(
+            "not a time between two looks",
+            field="--every",
+            value=asked.every,
+            rule=f"{_OFTEN_S} to {_SELDOM_S:,.0f} seconds",
+        )
     if (missing := missing_package("textual", "top", "top")) is not None:
         raise missing
     from wheel_udf.api import client

@@ -120,6 +120,13 @@ def test_a_cancel_says_first_what_it_would_do_and_is_done_after_a_yes(top: Top, 
     ]
 
 
+@pytest.mark.parametrize("every", ["0", "-1", "nan", "inf", "0.01"])
+def test_a_job_is_not_looked_at_all_the_time_or_never(every: str) -> None:
+    asked = parse(["top", "--config", "job.yml", f"--every={every}"])
+    with pytest.raises(ConfigError, match=r"^not a time between two looks: --every = "):
+        execute(None, asked, print)
+
+
 def test_a_job_that_does_not_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit.job.test_job import checked
 
