@@ -445,7 +445,7 @@ def drawn(make: random.Random, ids: int, newest: int) -> Row:
     }
 
 
-@pytest.mark.parametrize(("start_ms", "memory_ms"), zip(STARTS_MS, (None, 0, HOUR_MS), strict=True))
+@pytest.mark.parametrize(("start_ms", "memory_ms"), tuple(zip(STARTS_MS, (None, 0, HOUR_MS), strict=True)))
 @pytest.mark.parametrize("ids", [4, 30])
 def test_a_crowd_of_series_equals_the_model(ids: int, start_ms: int, memory_ms: int | None) -> None:
     make = random.Random(f"{ids} {start_ms} {memory_ms}")
@@ -463,7 +463,7 @@ def test_a_crowd_of_series_equals_the_model(ids: int, start_ms: int, memory_ms: 
     assert min(pair.model.counts[name] for name in ("occurrences_fired", "occurrences_missed", "ended")) > 0
 
 
-@pytest.mark.parametrize(("start_ms", "memory_ms"), zip(STARTS_MS, (None, 0, HOUR_MS), strict=True))
+@pytest.mark.parametrize(("start_ms", "memory_ms"), tuple(zip(STARTS_MS, (None, 0, HOUR_MS), strict=True)))
 @pytest.mark.parametrize("ids", [4, 30])
 def test_a_crowd_that_is_paused_resumed_and_fired_equals_the_model(
     ids: int, start_ms: int, memory_ms: int | None
