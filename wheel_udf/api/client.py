@@ -7,15 +7,15 @@ Then there is no answer, and no error: the caller reads what the job has left on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final
 from urllib.parse import quote
 
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.place import Place
-from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, ROOT, SERVER
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT, SERVER
 
 _LOOK_S: Final = 2.0
 _OK: Final = 200
@@ -67,6 +67,37 @@ def look(place: Place, name: str) -> dict[str, Any] | None:
 def answers(place: Place) -> bool:
     """Whether the job answers there: another one, or another program, may have got the port."""
     return look(place, "job") is not None
+
+
+def serve_page(place: Place, arguments: Mapping[str, Any], begun: Callable[[Sequence[str]], None]) -> bool:
+    """Lets a job serve its page as long as this call lasts: an interrupt ends both.
+
+    Args:
+        place: Where the job answers.
+        arguments: Those of the verb ``ui``.
+        begun: Takes what the job says of the page, when it is there.
+
+    Returns:
+        False if no such job answers there; True once the job has ended.
+
+    Raises:
+        RefusedError: The job cannot serve the page so.
+    """
+    if not answers(place):
+        return False
+    with closing(HTTPConnection(place.reached_at, place.port)) as connection:
+        try:
+            connection.request("POST", f"{ROOT}{PAGE}", json.dumps(dict(arguments)), _headers(place, JSON))
+            response = connection.getresponse()
+            first = response.readline()
+        except (OSError, HTTPException):  # it ended at this moment
+            return False
+        if response.status != _OK:
+            raise RefusedError.of_json(first)
+        begun(json.loads(first)["lines"])
+        with suppress(OSError, HTTPException):
+            response.read()
+    return True
 
 
 def _post(place: Place, verb: str, arguments: Mapping[str, Any], accept: str) -> bytes | None:

@@ -8,6 +8,8 @@
         400, 409, 500  {"error": "...", "exit_code": 2, "kind": "ConfigError", "parts": {...}}
         401, 404, 413  likewise
         503            too many questions wait
+    POST /v1/page      serves the page of the job until this connection is closed
+        200            {"lines": [...]}, and no end of the answer until the job ends
     GET  /v1/job       what this is: name, mode, checkpoint, version, the verbs
     GET  /v1/status    how it is now: its metrics, the line of its last batch, whether it is healthy
     GET  /v1/openapi.json    the interface as OpenAPI; without a token
@@ -21,16 +23,18 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 from urllib.parse import quote
 
 from wheel_udf.api.answer import Answer, RefusedError, parts_of
-from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, ROOT, SERVER
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT, SERVER
 from wheel_udf.common.secrets import hide, hide_from_now_on
 from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
 from wheel_udf.spark.failures import USER_FAULT, explain
@@ -52,6 +56,7 @@ class Job:
         ask_arrow: Likewise, with the rows as an Arrow stream.
         openapi: The interface as an OpenAPI document.
         status: What ``GET /v1/status`` returns.
+        page: Serves a page while the context is open, by the arguments of the verb ``ui``; yields the lines to print.
     """
 
     about: Mapping[str, Any]
@@ -60,6 +65,7 @@ class Job:
     ask_arrow: Callable[[str, Mapping[str, Any]], bytes]
     openapi: Mapping[str, Any]
     status: Callable[[], Mapping[str, Any]]
+    page: Callable[[Mapping[str, Any]], AbstractContextManager[Sequence[str]]]
 
 
 class ApiServer:
@@ -83,6 +89,7 @@ class ApiServer:
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         hide_from_now_on(self.token)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wheel-question")
+        self._held = _Held()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -101,13 +108,50 @@ class ApiServer:
             "token": self.token,
             "pool": self._pool,
             "room": threading.BoundedSemaphore(_AT_ONCE + _MOST_WAITING),
+            "held": self._held,
         }
         self._server.serve(type("Handler", (_Handler,), shared))
 
     def close(self) -> None:
-        """Ends after the questions that are being answered; those that wait are dropped."""
+        """Ends after the questions that are being answered; those that wait are dropped, and pages are closed."""
+        self._held.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._server.close()
+
+
+class _Held:
+    """Connections that are held open until the client hangs up, or the server ends."""
+
+    def __init__(self) -> None:
+        self._connections: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        self._is_over = False
+
+    @contextmanager
+    def holding(self, connection: socket.socket) -> Iterator[None]:
+        """Inside, the end of the server hangs up, and waits for the end of the context."""
+        with self._changed:
+            self._connections.add(connection)
+            if self._is_over:
+                _hang_up(connection)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._connections.discard(connection)
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_over = True
+            for each in self._connections:
+                _hang_up(each)
+            self._changed.wait_for(lambda: not self._connections)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):  # the client was faster
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -117,6 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
     token: str
     pool: ThreadPoolExecutor
     room: threading.BoundedSemaphore
+    held: _Held
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -133,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         verb = self.path.removeprefix(ROOT)
         if not self._may_ask():
             return
-        if not self.path.startswith(ROOT) or verb not in self.job.verbs:
+        if not self.path.startswith(ROOT) or verb not in (*self.job.verbs, PAGE):
             names = ", ".join(self.job.verbs)
             self._refuse(
                 404, RefusedError(f"the job answers no such question: {self.path}; rule: {names}", USER_FAULT)
@@ -141,6 +186,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         arguments = self._arguments()
         if arguments is None:
+            return
+        if verb == PAGE:
+            self._serve_page(arguments)
             return
         if not self.room.acquire(blocking=False):
             self._refuse(503, RefusedError("too many questions wait for an answer; hint: try again later", 1))
@@ -156,16 +204,32 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = self.pool.submit(ask, verb, arguments).result()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told to whoever asked
-            failure = explain(error)
-            refusal = RefusedError(
-                hide(failure.sentence), failure.exit_code, type(error).__name__, _hidden(parts_of(error))
-            )
-            self._refuse(400 if failure.exit_code == USER_FAULT else 500, refusal)
+            self._refuse_because(error)
         else:
             if is_arrow:
                 self._answer(200, found, ARROW)
             else:
                 self._answer(200, found.to_json().encode())
+
+    def _serve_page(self, arguments: Mapping[str, Any]) -> None:
+        with self.held.holding(self.connection), ExitStack() as stack:
+            try:
+                lines = stack.enter_context(self.job.page(arguments))
+            except Exception as error:  # noqa: BLE001  # likewise
+                self._refuse_because(error)
+                return
+            with suppress(OSError):  # the client has hung up, or this job has
+                self._begin(200, JSON)
+                self.wfile.write(json.dumps({"lines": list(lines)}).encode() + b"\n")
+                self.connection.settimeout(None)
+                self.rfile.read(1)  # nothing comes but the end
+
+    def _refuse_because(self, error: Exception) -> None:
+        failure = explain(error)
+        refusal = RefusedError(
+            hide(failure.sentence), failure.exit_code, type(error).__name__, _hidden(parts_of(error))
+        )
+        self._refuse(400 if failure.exit_code == USER_FAULT else 500, refusal)
 
     def _may_ask(self) -> bool:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ").encode(errors="replace")
@@ -202,12 +266,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(code, refusal.to_json().encode())
 
     def _answer(self, code: int, content: bytes, kind: str = JSON) -> None:
+        self._begin(code, kind, len(content))
+        self.wfile.write(content)
+
+    def _begin(self, code: int, kind: str, length: int | None = None) -> None:
         self.send_response(code)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
+        if length is not None:
+            self.send_header("Content-Length", str(length))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
         """Nothing: the lines of a run are those of its batches."""

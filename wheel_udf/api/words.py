@@ -7,6 +7,8 @@ from typing import Final
 ROOT: Final = "/v1/"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 JSON: Final = "application/json"
+PAGE: Final = "page"
+"""Serves a page until the client hangs up."""
 CHECKPOINT: Final = "Wheel-Checkpoint"
 """Header of a question: the checkpoint that it is about, percent-encoded."""
 MOST_ROWS: Final = 100_000

@@ -7,6 +7,9 @@ checkpoint is read. A file that cannot be read so is left to the loader, which s
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +23,53 @@ from wheel_udf.job.arguments import to_question
 from wheel_udf.job.config_text import mapping_of_text, text_of
 
 
-def was_answered(asked: argparse.Namespace, print_line: PrintLine) -> bool:
-    """Prints the answer of the job that runs.
+def was_done(asked: argparse.Namespace, print_line: PrintLine) -> bool:
+    """Lets the job that runs do what is asked: prints its answer, or lets it serve its page until an interrupt.
 
     Args:
         asked: The arguments of the command line.
         print_line: Takes the lines.
 
     Returns:
-        False if no job that runs could be asked; then nothing was printed.
+        False if no job runs that could do it, or if it has ended before its page: it is to be done without a job.
 
     Raises:
-        RefusedError: The job has refused the question.
+        RefusedError: The job has refused the question, or cannot serve the page so.
+        ConfigError: The token of the page cannot be read.
     """
     place = _place_of(asked)
+    if asked.verb == "ui":
+        return place is not None and _page_was_served(place, asked, print_line)
     answer = None if place is None else client.ask(place, asked.verb, to_question(asked))
     if answer is None:
         return False
     print_answer(answer, asked, print_line)
     return True
+
+
+def _page_was_served(place: Place, asked: argparse.Namespace, print_line: PrintLine) -> bool:
+    end_on_sigterm()
+    filled, faults = resolve({"--token": asked.token})
+    for fault in faults.values():
+        raise fault
+
+    def begun(lines: Sequence[str]) -> None:
+        for line in lines:
+            print_line(line)
+
+    try:
+        was_served = client.serve_page(place, to_question(asked) | {"token": filled["--token"]}, begun)
+    except KeyboardInterrupt:
+        return True
+    if was_served:
+        print_line("the job has ended; the page goes on from what it has left")
+    return False
+
+
+def end_on_sigterm() -> None:
+    """From now on SIGTERM interrupts, as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _place_of(asked: argparse.Namespace) -> Place | None:

@@ -96,10 +96,10 @@ def _execute(arguments: argparse.Namespace, print_line: PrintLine, warn: PrintLi
     module = f"wheel_udf.job.{VERBS[arguments.verb]['module']}"
     if getattr(arguments, "config", None) is None:
         return int(import_module(module).execute(arguments, print_line) or 0)
-    if arguments.verb in ASKED:
+    if arguments.verb in (*ASKED, "ui"):
         from wheel_udf.job import asking
 
-        if asking.was_answered(arguments, print_line):
+        if asking.was_done(arguments, print_line):
             return 0
     from wheel_udf.job import loader
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from wheel_udf.api.server import ApiServer, Job
 from wheel_udf.api.words import MOST_ARROW_ROWS, MOST_ROWS
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.progress import PrintLine
-from wheel_udf.job import next as next_verb
+from wheel_udf.job import next as next_verb, ui
 from wheel_udf.job.arguments import ASKED, WITH_ROWS, of_question
 from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
@@ -85,7 +86,9 @@ def _job(spark: SparkSession, config: AnyConfig, meter: Meter, place: Place) -> 
         "host": place.host,
         "verbs": verbs,
     }
-    return Job(about, ASKED, questions.answer, questions.arrow, openapi_of(verbs), meter.status)
+    return Job(
+        about, ASKED, questions.answer, questions.arrow, openapi_of(verbs), meter.status, questions.page
+    )
 
 
 def verbs_of(config: AnyConfig) -> list[str]:
@@ -147,6 +150,14 @@ class Questions:
             writer.write_table(rows)
         found: bytes = stream.getvalue().to_pybytes()
         return found
+
+    def page(self, arguments: Mapping[str, Any]) -> AbstractContextManager[Sequence[str]]:
+        """Serves the page of the job while the context is open.
+
+        Raises:
+            ConfigError: It cannot be served so.
+        """
+        return ui.served(self._spark, self._config, of_question("ui", arguments))
 
     def _work(self) -> PendingWork:
         """The pending work, opened once by each thread: an opened store reads only later changes."""

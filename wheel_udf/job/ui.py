@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.common.secrets import resolve
+from wheel_udf.job.asking import end_on_sigterm
 from wheel_udf.job.compose import destinations_of, pending_work_of, sink_of
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.sessions import session
@@ -30,16 +31,34 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
     Raises:
         ConfigError: The packages of the page are missing, or it cannot be served so.
     """
-    for package in ("flask", "flask_wtf", "waitress"):
-        if (missing := missing_package(package, "ui", "ui")) is not None:
-            raise missing
+    _require_packages()
     from wheel_udf.page.server import serve
 
     access = access_of(asked)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_on_sigterm()
     with quiet_sql(), session(config.name) as spark:
         serve(subject_of(spark, config), access, print_line)
+
+
+@contextmanager
+def served(spark: SparkSession, config: AnyConfig, asked: argparse.Namespace) -> Iterator[Sequence[str]]:
+    """Serves the page from a thread of the job that runs, in a session of the page's own; yields what it says first.
+
+    Raises:
+        ConfigError: As :func:`execute`.
+    """
+    _require_packages()
+    from wheel_udf.page.server import PageServer
+
+    access = _access(asked, asked.token)  # no ${env:NAME}: whoever asks has read it
+    with quiet_sql(), PageServer(subject_of(spark, config), access) as page:
+        yield page.lines
+
+
+def _require_packages() -> None:
+    for package in ("flask", "flask_wtf", "waitress"):
+        if (missing := missing_package(package, "ui", "ui")) is not None:
+            raise missing
 
 
 def access_of(asked: argparse.Namespace) -> Access:
@@ -48,12 +67,16 @@ def access_of(asked: argparse.Namespace) -> Access:
     Raises:
         ConfigError: The token cannot be read, or a value cannot be used.
     """
-    from wheel_udf.page.guard import Access
-
     filled, faults = resolve({"--token": asked.token})
     for fault in faults.values():
         raise fault
-    return Access(asked.address, asked.port, asked.allow_acts, filled["--token"], tuple(asked.host))
+    return _access(asked, filled["--token"])
+
+
+def _access(asked: argparse.Namespace, token: str | None) -> Access:
+    from wheel_udf.page.guard import Access
+
+    return Access(asked.address, asked.port, asked.allow_acts, token, tuple(asked.host))
 
 
 def subject_of(spark: SparkSession, config: AnyConfig) -> Subject:

@@ -59,6 +59,20 @@ class PageServer:
         host = f"[{access.address}]" if ":" in access.address else access.address
         self.url = f"http://{host}:{port}/"
         self._thread = threading.Thread(target=self._server.run, name="page-server", daemon=True)
+        self._access = access
+
+    @property
+    def lines(self) -> list[str]:
+        """What to say of it: where it is, who may do what."""
+        access = self._access
+        acts = "acts are on" if access.allow_acts else "for looking only"
+        token = ", asks for the token" if access.token is not None else ""
+        lines = [f"{self.url} ({acts}{token}); Ctrl-C ends it"]
+        if access.token is not None and not is_loopback(access.address):
+            lines.append(
+                "the page speaks plain HTTP: put a proxy with TLS in front of it where others can listen"
+            )
+        return lines
 
     def __enter__(self) -> Self:
         """Begins to read and to serve."""
@@ -104,13 +118,8 @@ def serve(subject: Subject, access: Access, print_line: PrintLine) -> None:
         ConfigError: As :class:`PageServer`.
     """
     with PageServer(subject, access) as server:
-        acts = "acts are on" if access.allow_acts else "for looking only"
-        token = ", asks for the token" if access.token is not None else ""
-        print_line(f"{server.url} ({acts}{token}); Ctrl-C ends it")
-        if access.token is not None and not is_loopback(access.address):
-            print_line(
-                "the page speaks plain HTTP: put a proxy with TLS in front of it where others can listen"
-            )
+        for line in server.lines:
+            print_line(line)
         try:
             server.wait()
         except KeyboardInterrupt:

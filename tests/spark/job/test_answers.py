@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import SparkSession
@@ -167,11 +168,11 @@ def test_a_job_that_rests_or_whose_config_is_changed_on_the_command_line_is_not_
     asked = parse(["pending", "--config", str(job), "--set", "wheel.shards=2"])
 
     def ask() -> None:
-        assert not asking.was_answered(asked, print)
-        assert not asking.was_answered(parse(["pending", "--config", "missing.yml"]), print)
+        assert not asking.was_done(asked, print)
+        assert not asking.was_done(parse(["pending", "--config", "missing.yml"]), print)
 
     running(job, ask)
-    assert not asking.was_answered(parse(["pending", "--config", str(job)]), print)
+    assert not asking.was_done(parse(["pending", "--config", str(job)]), print)
     assert main(["pending", "--config", str(job), "--count"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "pending 3"
 
@@ -180,6 +181,39 @@ def test_a_job_without_an_api_is_not_asked(spark: SparkSession, tmp_path: Path, 
     file = configured(tmp_path, api={"enabled": False})
 
     def ask() -> None:
-        assert not asking.was_answered(parse(["pending", "--config", str(file)]), print)
+        assert not asking.was_done(parse(["pending", "--config", str(file)]), print)
 
     running(file, ask)
+
+
+def test_a_running_job_serves_its_page_until_the_reader_leaves_or_the_job_ends(
+    spark: SparkSession, job: Path
+) -> None:
+    asked = parse(["ui", "--config", str(job), "--port", "0"])
+    said: list[str] = []
+    is_there, has_ended = threading.Event(), threading.Event()
+
+    def look_and_leave(line: str) -> None:
+        url, rest = line.split(" ", 1)
+        assert rest == "(for looking only); Ctrl-C ends it"
+        with urlopen(url, timeout=60) as answer:
+            assert "metered" in answer.read().decode()
+        raise KeyboardInterrupt
+
+    def stay() -> None:
+        def take(line: str) -> None:
+            said.append(line)
+            is_there.set()
+
+        assert not asking.was_done(asked, take)  # still wanted: the command line serves it itself then
+        has_ended.set()
+
+    def ask() -> None:
+        assert asking.was_done(asked, look_and_leave)
+        threading.Thread(target=stay, daemon=True).start()
+        assert is_there.wait(60)
+
+    running(job, ask)
+    assert has_ended.wait(60)
+    assert said[1:] == ["the job has ended; the page goes on from what it has left"]
+    assert not asking.was_done(asked, print)

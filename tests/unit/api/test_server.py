@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -36,6 +36,7 @@ class Asked:
     questions: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     fails: BaseException | None = None
     waits_for: threading.Event | None = None
+    closed: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
         self.questions.append((verb, arguments))
@@ -49,6 +50,15 @@ class Asked:
         self.answer(verb, arguments)
         return stream_of(pa.table({"n": [1, 2]}))
 
+    @contextmanager
+    def page(self, arguments: Mapping[str, Any]) -> Iterator[list[str]]:
+        self.questions.append(("ui", arguments))
+        if self.fails is not None:
+            raise self.fails
+        yield ["http://127.0.0.1:1/"]
+        self.questions.append(("ui", {"closed": True}))
+        self.closed.set()
+
 
 @pytest.fixture
 def asked() -> Asked:
@@ -59,7 +69,7 @@ def asked() -> Asked:
 def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
     openapi, status = {"openapi": "3.1.0"}, lambda: {"at_ms": 5}
-    with served(str(tmp_path / "check point"), VERBS, asked, openapi, status) as place:
+    with served(str(tmp_path / "check point"), VERBS, asked, openapi, status, asked.page) as place:
         yield place
 
 
@@ -219,3 +229,41 @@ def test_a_port_in_use_is_a_fault_of_the_config() -> None:
         pytest.raises(ConfigError, match=r"cannot be opened.*api\.port"),
     ):
         ApiServer("127.0.0.1", first.address[1])
+
+
+def test_a_page_is_served_until_its_reader_hangs_up(place: Place, asked: Asked) -> None:
+    def begun(lines: Sequence[str]) -> None:
+        assert lines == ["http://127.0.0.1:1/"]
+        assert not asked.closed.is_set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.serve_page(place, {"port": 0}, begun)
+    assert asked.closed.wait(30)
+    assert asked.questions == [("ui", {"port": 0}), ("ui", {"closed": True})]
+
+
+def test_the_end_of_the_job_ends_its_pages_and_tells_their_readers(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
+    is_there, has_ended = threading.Event(), threading.Event()
+
+    def look() -> None:
+        assert client.serve_page(place, {}, lambda _: is_there.set())
+        has_ended.set()
+
+    with served(str(tmp_path), VERBS, asked, {}, dict, asked.page) as place:
+        threading.Thread(target=look, daemon=True).start()
+        assert is_there.wait(30)
+    assert asked.closed.is_set()  # closed before the server's end, which the job's session follows
+    assert has_ended.wait(30)
+    assert not client.serve_page(place, {}, lambda _: None)
+
+
+def test_a_page_that_cannot_be_served_so_is_refused_as_a_question_is(place: Place, asked: Asked) -> None:
+    asked.fails = ConfigError("cannot listen here", field="--port", value=80)
+    with pytest.raises(RefusedError, match="cannot listen here: --port = 80") as refused:
+        client.serve_page(place, {"port": 80}, lambda _: None)
+    assert refused.value.exit_code == 2
+    assert raw(place, "POST", "/v1/page", "{}", Authorization="Bearer x")[0] == 401
