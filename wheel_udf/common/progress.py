@@ -53,7 +53,7 @@ class Progress:
     ) -> None:
         self._what, self._title, self._unit = what, what, unit
         self._stream, self._elapsed_ms = stream, elapsed_ms
-        self._is_terminal = _is_terminal(stream)
+        self._is_terminal = is_terminal(stream)
         self._lock = threading.RLock()
         self._bar: Any = None
         self._began_ms = self._step_ms = self._shown_ms = elapsed_ms()
@@ -130,7 +130,8 @@ class Progress:
             print(line, file=self._stream, flush=True)
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO) -> bool:
+    """Whether what is written there can be removed again."""
     try:
         return stream.isatty()
     except (AttributeError, ValueError):  # no stream, or a closed one

@@ -17,11 +17,13 @@ made for its leases on a local path; elsewhere one record stays.
 
 A folder that only Spark can open (HDFS) has its lease taken when Spark runs (:mod:`wheel_udf.checkpoint.lease`).
 
-A phase that takes longer than 5 s has a line that names it (:mod:`wheel_udf.job.phases`).
+On a terminal one line says what is done and for how long; elsewhere a phase that takes longer than 5 s has a line that
+names it (:mod:`wheel_udf.job.phases`).
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -57,11 +59,12 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
         WheelError: Config, source, checkpoint or lease do not allow the start.
         StreamingQueryException: The query failed, and new starts did not help.
     """
-    with leases_of(config) as leases, closing(Phases(print_line)) as phases:
+    with leases_of(config) as leases, closing(Phases(print_line, sys.stderr)) as phases:
+        print_line = phases.around(print_line)
         _check_ports(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
-        with loading(_PROGRAM), session(config.name, config.checkpoint):
+        with loading(_PROGRAM), session(config.name, config.checkpoint, phases):
             phases.begin("loading the program")
             from wheel_udf.job import attempts
 

@@ -1078,7 +1078,16 @@ def largest_method(frame: DataFrame) -> int:
     does not.
     """
     package = getattr(frame.sparkSession._jvm.org.apache.spark.sql.execution.debug, "package")  # noqa: B009  # a keyword of Scala
-    stages = package.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
+    settings = frame.sparkSession.conf
+    generating = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: settings.get(name) for name in generating}
+    try:
+        for name, value in generating.items():
+            settings.set(name, value)
+        stages = package.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
+    finally:
+        for name, found in before.items():
+            settings.set(name, found)
     return max(stages.apply(at)._3().maxMethodCodeSize() for at in range(stages.size()))
 
 
