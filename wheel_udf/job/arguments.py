@@ -158,7 +158,11 @@ def _parser() -> argparse.ArgumentParser:
         for option, keywords in options.items():
             kind = {"type": _TYPES[keywords["type"]]} if "type" in keywords else {}
             added.add_argument(option, **{**keywords, **kind})
-        added.add_argument("--debug", action="store_true", help="shows the stack trace of an error")
+        added.add_argument(
+            "--debug",
+            action="store_true",
+            help="shows the stack trace of an error, and all warnings of Spark",
+        )
     return parser
 
 

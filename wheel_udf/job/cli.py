@@ -19,10 +19,10 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
-from typing import TextIO
+from typing import Final, TextIO
 
 from wheel_udf.api.answer import RefusedError
 from wheel_udf.common.errors import ConfigErrors
@@ -32,6 +32,7 @@ from wheel_udf.common.secrets import hide
 from wheel_udf.job.arguments import ASKED, VERBS, parse
 
 USAGE = 2
+_DEBUG: Final = "WHEEL_UDF_DEBUG"
 
 
 def main(argv: Sequence[str], *, out: TextIO | None = None, err: TextIO | None = None) -> int:
@@ -53,7 +54,8 @@ def main(argv: Sequence[str], *, out: TextIO | None = None, err: TextIO | None =
         return end.code if isinstance(end.code, int) else USAGE
     warn = line_printer(err or sys.stderr)
     try:
-        return _execute(arguments, line_printer(out or sys.stdout), warn)
+        with _all_warnings() if arguments.debug else nullcontext():
+            return _execute(arguments, line_printer(out or sys.stdout), warn)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last place that can report an error
         if arguments.debug:
             warn("".join(traceback.format_exception(error)).rstrip("\n"))
@@ -61,6 +63,20 @@ def main(argv: Sequence[str], *, out: TextIO | None = None, err: TextIO | None =
             warn(_interrupt_text(arguments.verb, dry_run=getattr(arguments, "dry_run", False)))
             return INTERRUPTED
         return _report(error, warn, debug=arguments.debug)
+
+
+@contextmanager
+def _all_warnings() -> Iterator[None]:
+    """Inside, Spark is started with all its warnings (:func:`wheel_udf.spark.session.shows_all_warnings`)."""
+    before = os.environ.get(_DEBUG)
+    os.environ[_DEBUG] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_DEBUG]
+        else:
+            os.environ[_DEBUG] = before
 
 
 def console() -> int:

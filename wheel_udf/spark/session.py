@@ -193,6 +193,11 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def shows_all_warnings() -> bool:
+    """Whether also the warnings of Spark and Delta are shown that need no action."""
+    return bool(os.environ.get("WHEEL_UDF_DEBUG"))
+
+
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -264,7 +269,7 @@ def _project_settings() -> dict[str, str]:
         settings["spark.jars"] = ",".join(map(str, (*ours, *of_s3)))
     if folder is not None:
         # The path in the file starts at the project's root; the JVM would start it at the current folder.
-        logging = (folder / "log4j2.properties").as_uri()
+        logging = (folder / f"log4j2{'-debug' if shows_all_warnings() else ''}.properties").as_uri()
         settings[JVM_OPTIONS] = settings[JVM_OPTIONS].replace("=conf/log4j2.properties", f"={logging}")
     settings["spark.pyspark.python"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return settings
@@ -301,6 +306,8 @@ def environment_with(settings: Mapping[str, str]) -> Iterator[None]:
     folder = jars.conf_folder()
     if folder is not None and METRICS not in settings:
         wanted["SPARK_CONF_DIR"] = str(folder)  # where log4j2.properties and metrics.properties are
+    if folder is not None and not shows_all_warnings():
+        wanted["BASH_ENV"] = str(folder / "quiet-jvm.sh")
     added = {key: value for key, value in wanted.items() if key not in os.environ}
     if os.environ.get("LC_ALL") in ("C", "POSIX"):
         # Python reads names of files as UTF-8 even so; the JVM would not find one that is not ASCII.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -340,3 +341,42 @@ def test_the_command_line_answers_a_fault_with_one_line_and_code_1(
 
     assert jars.main(["--check-java"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no Java where JAVA_HOME points")
+
+
+JVM = """
+printf 'WARNING: Using incubator modules: jdk.incubator.vector\\n' >&2
+printf 'WARNING: another\\n  with spaces and a \\\\ sign\\n' >&2
+printf 'no end of line' >&2
+printf 'standard output\\n'
+exit 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("debug", "first"), [("", ""), ("1", "WARNING: Using incubator modules: jdk.incubator.vector\n")]
+)
+def test_the_first_line_of_each_jvm_is_left_out_and_all_that_follows_is_passed_on(
+    debug: str, first: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f". {ROOT / 'conf' / 'spark-env.sh'}\n{JVM}"],
+        env=os.environ | {"WHEEL_UDF_DEBUG": debug}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == f"{first}WARNING: another\n  with spaces and a \\ sign\nno end of line"
+    assert (done.stdout, done.returncode) == ("standard output\n", 3)
+
+
+def test_what_a_jvm_says_before_that_line_or_without_it_is_passed_on() -> None:
+    script = ROOT / "conf" / "spark-env.sh"
+    words = f". {script}\nprintf 'Picked up JAVA_TOOL_OPTIONS: -Da=b\\nlast\\n' >&2"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True)
+    assert done.stderr == "Picked up JAVA_TOOL_OPTIONS: -Da=b\nlast\n"
+
+
+def test_with_debug_all_warnings_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WHEEL_UDF_DEBUG", raising=False)
+    options = "spark.driver.extraJavaOptions"
+    quiet = session.local_settings({})[options]
+    monkeypatch.setenv("WHEEL_UDF_DEBUG", "1")
+    loud = session.local_settings({})[options]
+    assert loud == quiet.replace("/log4j2.properties", "/log4j2-debug.properties") != quiet
