@@ -41,7 +41,7 @@ class Top(App[None]):
     CSS = """
     #head { height: 1; background: $primary; color: $text; padding: 0 1; }
     Grid { grid-size: 2; grid-rows: auto; height: auto; }
-    Grid Static { border: round $secondary; height: auto; min-height: 4; padding: 0 1; }
+    Grid Static { border: round $primary; border-title-color: $text; height: auto; min-height: 4; padding: 0 1; }
     #last-acts { column-span: 2; }
     #found { height: auto; padding: 0 2; }
     Input { display: none; }

@@ -169,4 +169,5 @@ def _rejects(now: Status) -> list[str]:
 
 def _act_line(act: Mapping[str, Any]) -> str:
     what = " ".join(str(act[name]) for name in ("act", "change", "picked") if act.get(name))
-    return f"{str(act.get('at', ''))[:19]}  {what}: {act.get('rows', '?')}, by {act.get('by', '?')}"
+    rows = f"{act['rows']:,}" if act.get("rows") is not None else "?"
+    return f"{str(act.get('at', ''))[:19]}  {what}: {rows}, by {act.get('by', '?')}"
