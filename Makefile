@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-kafka bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-floor bench-kafka bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -111,6 +111,9 @@ bench: $(STAMP) ## measure the wheel against a naive query
 
 bench-step: $(STAMP) ## measure the step of one shard at few and many pending entries, and a backlog under a limit (no Spark)
 	@$(PY) -m tests.bench.step_run $(ARGS)
+
+bench-floor: $(STAMP) ## measure a batch beside Spark's own, Kafka to Kafka, when every row is due at once
+	@$(PY) -m tests.bench.floor_run $(ARGS)
 
 bench-kafka: $(STAMP) ## measure Kafka to Kafka: lateness and throughput at a consumer
 	@$(PY) -m tests.bench.kafka_run $(ARGS)

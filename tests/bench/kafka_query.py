@@ -1,15 +1,16 @@
 """The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its
 arguments.
 
-``python -m tests.bench.kafka_query wheel|punctual|tiered|pass --bootstrap B --commands TOPIC --folder F [--trigger T]
-[--memory-ms N]``
+``python -m tests.bench.kafka_query wheel|tables|punctual|tiered|pass|floor --bootstrap B --commands TOPIC --folder F
+[--trigger T] [--memory-ms N]``
 
 ``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and
 ``tiered`` the same in the tiered mode, beside ``--stored`` entries that its store holds already; the file ``F/filled``
 says that it does. With ``--aside`` it fills such a store and runs beside another one, an empty one: in a JVM that has
 done the same before. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and
-written to their topic at once. Each batch is a line of JSON in ``F/batches.jsonl``: what Spark says of its phases. It
-runs until its standard input is closed.
+written to their topic at once. ``floor`` is Spark's own query with ``foreachBatch``, which writes the records to their
+topic as they are; ``tables`` is the wheel with Delta tables as destinations. Each batch is a line of JSON in ``F/batches.jsonl``: what Spark says of its phases; ``F/about.json`` has the
+number of Spark's jobs and the lines of the plan of a batch. It runs until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from tests.bench import store_traffic
 from tests.bench.store_run import Ground
 from wheel_udf import (
     Contract,
+    DeltaSink,
     Destinations,
     FileSink,
     KafkaSink,
@@ -69,9 +73,9 @@ def main() -> int:
         "wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(asked.folder)
     )
     try:
-        start = {"pass": _without, "tiered": _tiered}.get(asked.query, _wheel)
+        start = {"pass": _without, "floor": _floor, "tiered": _tiered}.get(asked.query, _wheel)
         query = start(spark, asked)
-        _report(query, asked.folder / "batches.jsonl")
+        _report(spark, query, asked.folder)
     finally:
         stop_session(spark)
     return 0
@@ -79,7 +83,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("query", choices=("wheel", "punctual", "tiered", "pass"))
+    parser.add_argument("query", choices=("wheel", "tables", "punctual", "tiered", "pass", "floor"))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--commands", required=True)
     parser.add_argument("--folder", type=Path, required=True)
@@ -95,13 +99,17 @@ def _arguments() -> argparse.Namespace:
 
 
 def _commands(spark: SparkSession, asked: argparse.Namespace) -> DataFrame:
+    return kafka_commands(_records(spark, asked), "native")
+
+
+def _records(spark: SparkSession, asked: argparse.Namespace) -> DataFrame:
     options = {
         "kafka.bootstrap.servers": asked.bootstrap,
         "subscribe": asked.commands,
         "startingOffsets": "earliest",
         "includeHeaders": "true",
     }
-    return kafka_commands(spark.readStream.format("kafka").options(**options).load(), "native")
+    return spark.readStream.format("kafka").options(**options).load()
 
 
 def _wheel(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
@@ -143,7 +151,23 @@ def _tiered(spark: SparkSession, asked: argparse.Namespace) -> TieredRun:
     )
 
 
+def _floor(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
+    target = F.expr("element_at(filter(headers, header -> header.key = 'wheel-target'), 1).value").cast(
+        "string"
+    )
+
+    def write(rows: DataFrame, _batch_id: int) -> None:
+        writer = rows.write.format("kafka").option("kafka.bootstrap.servers", asked.bootstrap)
+        writer.option("includeHeaders", "true").save()
+
+    records = _records(spark, asked).select("key", "value", "headers", target.alias("topic"))
+    writer = records.writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
+    return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+
+
 def _topics(asked: argparse.Namespace) -> Destinations:
+    if asked.query == "tables":
+        return Destinations({"*": DeltaSink(str(asked.folder / "tables"), create=True)})
     return Destinations({"*": KafkaSink({"kafka.bootstrap.servers": asked.bootstrap})})
 
 
@@ -179,11 +203,11 @@ def _without(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     return writer.option("checkpointLocation", checkpoint).start()
 
 
-def _report(query: StreamingQuery | TieredRun, file: Path) -> None:
+def _report(spark: SparkSession, query: StreamingQuery | TieredRun, folder: Path) -> None:
     """Waits for the end of standard input, or of the query, and writes down each batch."""
     wheel = query.wheel if isinstance(query, TieredRun) else query
     assert wheel is not None, "begun"
-    with file.open("w", encoding="utf-8") as lines:
+    with (folder / "batches.jsonl").open("w", encoding="utf-8") as lines:
         while not (_is_input_closed(_LOOK_EVERY_S) or query.awaitTermination(_MOMENT_S)):
             pass
         for progress in wheel.recentProgress:
@@ -195,6 +219,16 @@ def _report(query: StreamingQuery | TieredRun, file: Path) -> None:
                     "ms": dict(progress.durationMs),
                 }
                 lines.write(json.dumps(record) + "\n")
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(str(wheel.runId))
+    with redirect_stdout(StringIO()) as plan:
+        wheel.explain()
+    about = {
+        # Spark keeps the last ones alone; their numbers go up by one.
+        "jobs": max(jobs, default=-1) + 1,
+        "batches": 1 + max((each.batchId for each in wheel.recentProgress), default=-1),
+        "plan_lines": len(plan.getvalue().splitlines()),
+    }
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     query.stop()
 
 

@@ -111,9 +111,9 @@ class Ground:
         create_topics(self.bootstrap, list(names), partitions=self.sizes.partitions)
 
     @contextmanager
-    def query(self, kind: str, *options: str, name: str | None = None) -> Iterator[None]:
+    def query(self, kind: str, *options: str, name: str | None = None) -> Iterator[int]:
         """Runs a query (see :mod:`tests.bench.kafka_query`) while inside; reads `commands_<name>`, by default its
-        kind.
+        kind; yields its process id.
         """
         name = name or kind
         folder = self.folder / name
@@ -123,11 +123,19 @@ class Ground:
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)
             try:
-                yield
+                yield process.pid
             finally:
                 process.communicate(timeout=60)
-        batches = [json.loads(line) for line in (folder / "batches.jsonl").read_text().splitlines()]
-        self.details[f"{name}, phases in ms, median of batches with rows"] = _phases(batches)
+        self.details[f"{name}, phases in ms, median of batches with rows"] = phases(self.batches(name))
+
+    def batches(self, name: str) -> list[dict[str, Any]]:
+        """The batches of a query that has ended."""
+        lines = (self.folder / name / "batches.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def produce(self, kind: str, flow: Flow) -> None:
+        """Sends a flow to a query whose output is no topic, and returns when all of it is sent."""
+        Inflow(self.bootstrap, f"commands_{kind}", flow).wait(1_200)
 
     def flow(self, kind: str, expected_of: list[Flow], *, name: str) -> list[Arrivals]:
         """Sends flows to a query, each to a topic of its own, and answers what came out of each."""
@@ -147,7 +155,8 @@ class Ground:
         return found
 
 
-def _phases(batches: list[dict[str, Any]]) -> dict[str, float]:
+def phases(batches: list[dict[str, Any]]) -> dict[str, float]:
+    """The phases of batches, each in ms: the median of those with rows."""
     busy = [batch["ms"] for batch in batches if batch["rows"]][3:]
     names = sorted({name for phases in busy for name in phases})
     return {name: float(np.median([phases.get(name, 0) for phases in busy])) for name in names}
@@ -286,8 +295,8 @@ def main(arguments: list[str] | None = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
     about = {"cores": os.cpu_count(), "sizes": asdict(ground.sizes), "failure": failure}
     report.write_json(asked.out, report.document(ground.lines, {"about": about, "details": ground.details}))
-    phases = {name: figures for name, figures in ground.details.items() if "phases" in name}
-    print(f"\n{report.table(ground.lines)}\n\n{report.phases_table(phases)}\n\nall figures: {asked.out}")
+    found = {name: figures for name, figures in ground.details.items() if "phases" in name}
+    print(f"\n{report.table(ground.lines)}\n\n{report.phases_table(found)}\n\nall figures: {asked.out}")
     if failure:
         print(f"FAILED: {failure}")
         return 2

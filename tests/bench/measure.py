@@ -128,13 +128,14 @@ class CpuMeter:
     for it, and the daemon of Spark's Python workers does not.
     """
 
-    def __init__(self) -> None:
-        self._before = _own_seconds()
+    def __init__(self, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
+        self._before = _seconds_below(self._root)
         self._latest = dict(self._before)
 
     def seconds(self) -> float:
         """CPU seconds since the meter was made; a process that came and went between two calls is not seen."""
-        self._latest |= _own_seconds()
+        self._latest |= _seconds_below(self._root)
         return sum(used - self._before.get(process, 0.0) for process, used in self._latest.items())
 
 
@@ -147,11 +148,11 @@ def cpu_seconds_over(seconds: float) -> float:
     return used
 
 
-def _own_seconds() -> dict[int, float]:
-    """CPU seconds of this process and of each of its living descendants."""
+def _seconds_below(root: int) -> dict[int, float]:
+    """CPU seconds of a process and of each of its living descendants."""
     used, parents = _process_table()
     family: dict[int, float] = {}
-    waiting = [os.getpid()]
+    waiting = [root]
     while waiting:
         parent = waiting.pop()
         family[parent] = used.get(parent, 0.0)
