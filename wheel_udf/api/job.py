@@ -11,7 +11,7 @@ from wheel_udf.api import client
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.place import Place, place_by_name, place_of
 from wheel_udf.api.words import MOST_ARROW_ROWS
-from wheel_udf.common.errors import WheelError
+from wheel_udf.common.errors import ConfigError, WheelError
 
 
 class Job:
@@ -30,17 +30,16 @@ class Job:
         """Finds a job by its name, or by its checkpoint.
 
         Raises:
-            WheelError: No such job runs.
-            ConfigError: Several jobs have this name.
+            ConfigError: No such job runs, or several jobs have this name.
         """
         place = place_by_name(name_or_checkpoint) or place_of(name_or_checkpoint)
         if place is None or not client.answers(place):
-            raise WheelError(
+            raise ConfigError(
                 "no such job runs here",
-                field="name_or_checkpoint",
+                field="name or checkpoint",
                 value=name_or_checkpoint,
-                rule="the name or the checkpoint of a job that this user runs on this machine",
-                hint="of a job at rest, wheel_udf.pending.entries.pending reads what it has left, with a session",
+                rule="of a job that this user runs on this machine, with its api enabled",
+                hint="wheel-udf run starts it; of a job at rest wheel-udf pending, forecast and ui show what waits",
             )
         return cls(place)
 

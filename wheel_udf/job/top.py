@@ -35,18 +35,7 @@ def execute(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> No
         )
     if (missing := missing_package("textual", "top", "top")) is not None:
         raise missing
-    from wheel_udf.api import client
     from wheel_udf.api.job import Job
-    from wheel_udf.api.place import place_of
     from wheel_udf.job.top_screen import Top
 
-    place = place_of(config.checkpoint)
-    if place is None or not client.answers(place):
-        raise ConfigError(
-            "the job does not run",
-            field="checkpoint",
-            value=config.checkpoint,
-            rule="a job that this user runs on this machine, with its api enabled",
-            hint="start it with wheel-udf run; of a job at rest pending, forecast and ui show what waits",
-        )
-    Top(Job(place), every_s=asked.every).run()
+    Top(Job.connect(config.checkpoint), every_s=asked.every).run()

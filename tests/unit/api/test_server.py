@@ -207,7 +207,7 @@ def test_where_nobody_or_another_program_or_another_job_listens_there_is_no_answ
 
         threading.Thread(target=hang_up, daemon=True).start()
         assert client.ask(replace(place, port=other.getsockname()[1]), "pending", {}) is None
-    with pytest.raises(WheelError, match="no such job runs here"):
+    with pytest.raises(ConfigError, match="no such job runs here"):
         RunningJob.connect("unknown")
 
 

@@ -132,5 +132,5 @@ def test_a_job_that_does_not_run_is_refused(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
     asked = parse(["top", "--config", "job.yml"])
-    with pytest.raises(ConfigError, match=r"^the job does not run: checkpoint = "):
+    with pytest.raises(ConfigError, match=r"^no such job runs here: name or checkpoint = "):
         execute(checked(checkpoint=str(tmp_path / "job")), asked, print)
