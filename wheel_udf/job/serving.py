@@ -30,7 +30,7 @@ from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
 from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
-from wheel_udf.job.without_spark import answer_without_spark
+from wheel_udf.job.without_spark import answer_without_spark, table_without_spark
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.spark.failures import quiet_sql
@@ -144,7 +144,10 @@ class Questions:
         asked = of_question(verb, arguments)
         _require_few(asked, MOST_ARROW_ROWS)
         with quiet_sql():
-            rows = frame_of(self._spark, self._config, self._work(), asked).toArrow()
+            work, zone = self._work(), str(self._spark.conf.get(_ZONE))
+            rows = table_without_spark(self._config, asked, work.store, zone)
+            if rows is None:
+                rows = frame_of(self._spark, self._config, work, asked).toArrow()
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, rows.schema) as writer:
             writer.write_table(rows)

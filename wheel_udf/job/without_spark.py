@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wheel_udf.api.answer import Answer
 from wheel_udf.checkpoint.spark_logs import last_committed, read_to
@@ -53,7 +54,8 @@ def _is_simple(asked: argparse.Namespace) -> bool:
         and asked.where is None
         and asked.as_of is None
         and (not asked.count or asked.id is None)
-        and 0 < asked.limit <= MOST_ROWS
+        and (asked.limit <= MOST_ROWS or asked.id is not None)
+        and asked.limit > 0
     )
 
 
@@ -70,28 +72,16 @@ def answer_without_spark(
     Returns:
         None if the question is one for Spark.
     """
-    if not isinstance(config, TieredConfig) or not _is_simple(asked):
-        return None
     try:
-        return _answer(config, asked, log)
+        store = _store_of(config, asked, log)
+        if store is None:
+            return None
+        if asked.count:
+            pending = store.count()
+            return None if pending is None else Answer.of_counts(pending=pending, stored=store.far_rows)
+        rows = store.rows(asked.id, asked.limit)
     except WheelError:  # which Spark's way reports, if it still stands
         return None
-
-
-def _answer(config: TieredConfig, asked: argparse.Namespace, log: StoreLog | None) -> Answer | None:
-    if log is None:
-        layout = config.wheel.layout()
-        if layout_of(config.store.path) != layout:
-            return None
-        log = StoreLog(config.store.path, layout)
-    store = _store_of(config, log)
-    if store is None:
-        return None
-    if asked.count:
-        if (pending := store.count()) is None:
-            return None
-        return Answer.of_counts(pending=pending, stored=log.far_rows())
-    rows = store.rows(asked.id, asked.limit)
     if rows is None:
         return None
     matching = "" if asked.id is None else " match"
@@ -99,8 +89,36 @@ def _answer(config: TieredConfig, asked: argparse.Namespace, log: StoreLog | Non
     return Answer(rows=list(_lines_of(rows, payload=asked.payload)), lines=none)
 
 
-def _store_of(config: TieredConfig, log: StoreLog) -> StoreAlone | None:
-    """What the store knows; None if the batch log lacks the last committed batch, or the store does not know enough."""
+def table_without_spark(
+    config: AnyConfig, asked: argparse.Namespace, log: StoreLog | None, time_zone: str
+) -> pa.Table | None:
+    """As :func:`answer_without_spark`: the rows of ``pending`` as a table, with the columns and types of Spark's.
+
+    Args:
+        config: The config of the job.
+        asked: The arguments.
+        log: As there.
+        time_zone: Of the timestamps, that of Spark's session.
+    """
+    try:
+        store = None if getattr(asked, "count", False) else _store_of(config, asked, log)
+        rows = None if store is None else store.rows(asked.id, asked.limit)
+    except WheelError:
+        return None
+    return None if rows is None else _table_of(rows, time_zone, payload=asked.payload)
+
+
+def _store_of(config: AnyConfig, asked: argparse.Namespace, log: StoreLog | None) -> StoreAlone | None:
+    """What the store knows; None if the question is another one, the batch log lacks the last committed batch, or the
+    store does not know enough.
+    """
+    if not isinstance(config, TieredConfig) or not _is_simple(asked):
+        return None
+    if log is None:
+        layout = config.wheel.layout()
+        if layout_of(config.store.path) != layout:
+            return None
+        log = StoreLog(config.store.path, layout)
     line, wheel = last_line(config.checkpoint, "wheel"), f"{config.checkpoint}/wheel"
     position = read_to(wheel)
     if line is None or not line.get("complete") or line.get("batch_id") != last_committed(wheel):
@@ -128,3 +146,30 @@ def _lines_of(rows: pa.Table, *, payload: bool) -> Iterator[Mapping[str, Any]]:
         if payload:
             named |= {name: row[name] and row[name].decode(errors="replace") for name in ("key", "value")}
         yield {name: value for name, value in named.items() if value is not None}
+
+
+def _table_of(rows: pa.Table, time_zone: str, *, payload: bool) -> pa.Table:
+    """The rows as Spark's ``toArrow`` has them."""
+    due_ms, stamp = rows["deliver_at_ms"], pa.timestamp("us", time_zone)
+    asked_ms = pc.subtract(due_ms, pc.fill_null(rows["level_error_ms"], 0))
+    scheduled_ms = pc.if_else(pc.is_valid(rows["delay_level_ms"]), due_ms, pa.scalar(None, pa.int64()))
+    places = ["store" if is_far(level) else "state" for level in rows["level"].to_pylist()]
+    columns: dict[str, Any] = {
+        "schedule_id": rows["schedule_id"],
+        "seq": rows["seq"],
+        "deliver_at": asked_ms.cast(pa.timestamp("ms", time_zone)).cast(stamp),
+        "scheduled_at": scheduled_ms.cast(pa.timestamp("ms", time_zone)).cast(stamp),
+        **{name: rows[name] for name in _COLUMNS},
+        "repeat": pa.nulls(rows.num_rows, pa.string()),
+        "occurrence": pa.nulls(rows.num_rows, pa.int64()),
+        "paused": pa.nulls(rows.num_rows, pa.bool_()),
+        "place": pa.array(places, pa.string()),
+    }
+    if payload:
+        columns |= {
+            name: pa.array(
+                [value and value.decode(errors="replace") for value in rows[name].to_pylist()], pa.string()
+            )
+            for name in ("key", "value")
+        }
+    return pa.table(columns)

@@ -75,6 +75,11 @@ class StoreAlone:
         later = versions_of(rows.filter(is_near(rows)))
         return int(later.join(self.read_later, list(VERSION), join_type="left anti").num_rows) == self.held
 
+    @property
+    def far_rows(self) -> int:
+        """Rows of the store that are not near, by its log."""
+        return self.moment.log.far_rows()
+
     def count(self) -> int | None:
         """How many entries wait; None if the store does not know."""
         return self.moment.divided.count() if self.knows_all else None

@@ -12,7 +12,8 @@ from tests.delta.job.test_starters import started
 from tests.delta.pending.verbs import ask
 from tests.delta.tiered.series_world import World, series
 from tests.spark.streams import cancel, due
-from wheel_udf.job import verbs, without_spark
+from wheel_udf.job import loader, verbs, without_spark
+from wheel_udf.job.arguments import parse
 from wheel_udf.metrics.batch_log import BatchLog
 from wheel_udf.pending.acts import Picked, fire_now
 
@@ -128,3 +129,22 @@ def test_a_log_without_the_last_batch_is_not_relied_on(
 ) -> None:
     run(world, **wrong)
     assert is_answered_by_spark(world, monkeypatch, "--count")
+
+
+def test_a_program_gets_the_table_that_spark_would_make(world: World) -> None:
+    run(world)
+    ask(world.folder, "pending", "--count")  # writes the config
+    config = loader.load(world.folder / "job.yml")
+    for question in QUESTIONS[1:]:
+        asked = parse(["pending", "--config", "job.yml", *question])
+        asked.limit = max(asked.limit, 50_000) if asked.id else asked.limit
+        expected = verbs.frame_of(world.spark, config, world.work, asked).toArrow()
+        found = without_spark.table_without_spark(config, asked, None, "UTC")
+        assert found is not None, question
+        assert {each.name: each.type for each in found.schema} == {
+            each.name: each.type for each in expected.schema
+        }
+        assert found.to_pylist() == expected.to_pylist()
+    for question in (["pending", "--where", "seq > 1"], ["forecast"], ["pending", "--count"]):
+        asked = parse([question[0], "--config", "job.yml", *question[1:]])
+        assert without_spark.table_without_spark(config, asked, None, "UTC") is None, question
