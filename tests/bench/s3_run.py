@@ -5,6 +5,7 @@
     make bench-s3                                 the plain query, the direct and the tiered job, 6 batches each (8 minutes)
     make bench-s3 ARGS='--only direct --batches 3 --show 20'    with the most frequent requests of a batch
     make bench-s3 ARGS='--only direct --pending 1000000'        with so many entries pending
+    make bench-s3 ARGS='--trigger "10 seconds"'   of queries that look for input less often
 
 A batch is a file of 2,000 commands that are due at once, from the file's creation until the rows are in a Delta table; then the job
 rests. Everything of a job is in the bucket: source, checkpoint, store, table, rejects. Requests are those that the server
@@ -49,7 +50,7 @@ TIMES = {"direct": 1.5, "tiered": 2.0}
 _FIRED = re.compile(r"fired +([\d,]+) ")
 
 
-def config(kind: str, root: str) -> dict[str, Any]:
+def config(kind: str, root: str, trigger: str) -> dict[str, Any]:
     """A job that reads JSON and delivers into one Delta table."""
     settings = {
         "wheel": {"tick": "1 second", "size": 20, "levels": 4, "shards": 2},
@@ -58,7 +59,7 @@ def config(kind: str, root: str) -> dict[str, Any]:
         "contract": {"max_delay": "unlimited", "default_destination": "out"},
         "destinations": {"out": {"sink": "delta", "path": f"{root}/tables", "create": True}},
         "rejects": {"sink": "delta", "path": f"{root}/rejects"},
-        "trigger": "1 second",
+        "trigger": trigger,
         "checkpoint": f"{root}/checkpoint",
     }
     tiered = {"mode": "tiered", "store": {"path": f"{root}/store"}}
@@ -131,7 +132,7 @@ class Job:
 
 
 @contextmanager
-def started(kind: str, server: Server, port: int, folder: Path) -> Iterator[Job]:
+def started(kind: str, server: Server, port: int, folder: Path, trigger: str) -> Iterator[Job]:
     """Starts a job of a kind that sees the server through a port."""
     settings = server.settings | {"fs.s3a.endpoint": f"http://127.0.0.1:{port}"}
     lines = [f"spark.hadoop.{key} {value}\n" for key, value in settings.items()]
@@ -140,8 +141,8 @@ def started(kind: str, server: Server, port: int, folder: Path) -> Iterator[Job]
         "".join([*lines, "spark.sql.shuffle.partitions 2\nspark.master local[2]\n"])
     )
     root = f"s3a://bucket/{kind}"
-    (folder / kind / "job.yml").write_text(json.dumps(config(kind, root)))
-    plain = ("tests.bench.plain_s3", root)
+    (folder / kind / "job.yml").write_text(json.dumps(config(kind, root, trigger)))
+    plain = ("tests.bench.plain_s3", root, trigger)
     command = plain if kind == "plain" else ("wheel_udf", "run", "--config", str(folder / kind / "job.yml"))
     environment = os.environ | {"SPARK_CONF_DIR": str(folder / kind), "PYTHONUNBUFFERED": "1"}
     job = Job([sys.executable, "-m", *command], environment, folder / kind / "log")
@@ -151,14 +152,16 @@ def started(kind: str, server: Server, port: int, folder: Path) -> Iterator[Job]
         job.end()
 
 
-def measure(kind: str, batches: int, rows: int, pending: int, server: Server, folder: Path) -> Measured:
+def measure(
+    kind: str, batches: int, rows: int, pending: int, server: Server, folder: Path, trigger: str
+) -> Measured:
     """The first batch is not measured: it makes the tables."""
     found = Measured()
     with slow_proxy(server.port, DELAY_S) as proxy:
         if pending:
             send(server, kind, -1, pending, "1 day")
         send(server, kind, 0, rows)
-        with started(kind, server, proxy.port, folder) as job:
+        with started(kind, server, proxy.port, folder, trigger) as job:
             job.wait_until_fired(rows)
             time.sleep(2 * QUIET_S)
             before = Counter(server.requests())
@@ -246,6 +249,9 @@ def main() -> int:
     parser.add_argument(
         "--pending", type=int, default=0, metavar="N", help="entries that are pending meanwhile"
     )
+    parser.add_argument(
+        "--trigger", default="1 second", metavar="T", help="how often they look for input (default 1 second)"
+    )
     arguments = parser.parse_args()
     found: dict[str, Measured] = {}
     with tempfile.TemporaryDirectory(prefix="wheel-bench-s3-") as name:
@@ -253,7 +259,13 @@ def main() -> int:
         with running(Path(name) / "s3") as server:
             for kind in arguments.only:
                 found[kind] = each = measure(
-                    kind, arguments.batches, arguments.rows, arguments.pending, server, Path(name)
+                    kind,
+                    arguments.batches,
+                    arguments.rows,
+                    arguments.pending,
+                    server,
+                    Path(name),
+                    arguments.trigger,
                 )
                 for request, count in each.last.most_common(arguments.show):
                     print(f"  {count:4}  {request}", flush=True)
