@@ -71,7 +71,12 @@ class Place:
         """The address for a client; one that stands for all addresses of a machine is reached by another."""
         if self.address not in _ALL_ADDRESSES:
             return self.address
-        return "localhost" if self.host == socket.gethostname() else self.host
+        return "localhost" if self.is_here else self.host
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the job runs on this machine."""
+        return self.host == socket.gethostname()
 
     @property
     def file(self) -> Path:

@@ -39,7 +39,8 @@ def was_done(asked: argparse.Namespace, print_line: PrintLine) -> bool:
     """
     place = _place_of(asked)
     if asked.verb == "ui":
-        return place is not None and _page_was_served(place, asked, print_line)
+        # A job elsewhere would serve it there.
+        return place is not None and place.is_here and _page_was_served(place, asked, print_line)
     answer = None if place is None else client.ask(place, asked.verb, to_question(asked))
     if answer is None:
         return False

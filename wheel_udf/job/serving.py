@@ -100,14 +100,13 @@ class Questions:
     """Answers the questions to one job, on the threads of the server.
 
     Args:
-        spark: The session of the run. Questions have one of their own beside it, because reading a state sets some of
-            its settings.
+        spark: The session of the run. Questions have one of their own beside it, and each page has one, because reading
+            a state sets some of its settings.
         config: The config of the job.
     """
 
     def __init__(self, spark: SparkSession, config: AnyConfig) -> None:
-        self._spark, self._config = spark.newSession(), config
-        self._spark.conf.set(_ZONE, spark.conf.get(_ZONE) or "UTC")
+        self._spark, self._config = _session_beside(spark), config
         # Above it Spark sorts, below it each task takes the memory for so many rows, even if there are few.
         self._spark.conf.set("spark.sql.execution.topKSortFallbackThreshold", MOST_ROWS)
         self._opened = threading.local()
@@ -160,7 +159,7 @@ class Questions:
         Raises:
             ConfigError: It cannot be served so.
         """
-        return ui.served(self._spark, self._config, of_question("ui", arguments))
+        return ui.served(_session_beside(self._spark), self._config, of_question("ui", arguments))
 
     def _work(self) -> PendingWork:
         """The pending work, opened once by each thread: an opened store reads only later changes."""
@@ -168,6 +167,12 @@ class Questions:
             self._opened.work = pending_work_of(self._spark, self._config)
         work: PendingWork = self._opened.work
         return work
+
+
+def _session_beside(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set(_ZONE, spark.conf.get(_ZONE) or "UTC")
+    return session
 
 
 def _require_few(asked: argparse.Namespace, most: int) -> None:

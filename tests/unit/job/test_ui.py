@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from wheel_udf.job import ui
+from tests.unit.api.served import served
+from tests.unit.job.test_top_screen import Questions
+from wheel_udf.job import asking, ui
 from wheel_udf.job.arguments import parse
 from wheel_udf.job.cli import main
 
@@ -69,3 +74,27 @@ def test_a_token_from_the_environment_is_hidden_in_all_output(monkeypatch: pytes
     assert (access.token, access.hosts) == ("correct horse battery", ("a", "b"))
     assert (access.address, access.port, access.allow_acts) == ("127.0.0.1", 8440, False)
     assert hide("it is correct horse battery") == "it is ***"
+
+
+def test_a_job_on_another_machine_does_not_serve_the_page_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "user"))
+    file = tmp_path / "job.yml"
+    file.write_text(f"checkpoint: {tmp_path / 'job'}")
+    asked = parse(["ui", "--config", str(file)])
+    pages: list[Mapping[str, Any]] = []
+
+    @contextmanager
+    def page(arguments: Mapping[str, Any]) -> Iterator[list[str]]:
+        pages.append(arguments)
+        yield ["the page"]
+
+    def leave(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    with served(str(tmp_path / "job"), ["pending"], Questions(), {}, dict, page):
+        assert asking.was_done(asked, leave)
+        monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+        assert not asking.was_done(asked, leave)
+    assert [each["port"] for each in pages] == [8440]
