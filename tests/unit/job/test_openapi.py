@@ -6,7 +6,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,9 @@ def test_a_generated_client_asks_and_is_refused(made: str) -> None:
     client_of = importlib.import_module(made).AuthenticatedClient
     about, verbs = {"name": "x", "checkpoint": "/x"}, ["pending", "cancel", "move"]
     with closing(ApiServer("127.0.0.1", 0)) as server:
-        server.serve(Job(about, verbs, answer, lambda _verb, _arguments: b"", {}, dict))
+        server.serve(
+            Job(about, verbs, answer, lambda _verb, _arguments: b"", {}, dict, lambda _: nullcontext([]))
+        )
         with client_of(base_url=server.url, token=server.token) as client:
 
             def ask(verb: str, **arguments: Any) -> Any:
