@@ -12,7 +12,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-floor bench-kafka bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-floor bench-kafka bench-peers bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -117,6 +117,9 @@ bench-floor: $(STAMP) ## measure a batch beside Spark's own, Kafka to Kafka, whe
 
 bench-kafka: $(STAMP) ## measure Kafka to Kafka: lateness and throughput at a consumer
 	@$(PY) -m tests.bench.kafka_run $(ARGS)
+
+bench-peers: $(STAMP) ## measure our scheduler beside BullMQ, db-scheduler, RocketMQ 5 and NATS (ARGS='--only nats --cases kill': some of it)
+	@$(PY) -m tests.bench.peers.run $(ARGS)
 
 bench-punctual: $(STAMP) ## measure punctual delivery beside the present way: lateness at a consumer
 	@$(PY) -m tests.bench.punctual_run $(ARGS)

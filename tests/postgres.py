@@ -33,20 +33,30 @@ def _programs() -> Path | None:
     return next((each for each in folders if (each / "postgres").exists()), None)
 
 
+def program(name: str) -> str:
+    """The path of one of its programs."""
+    folder = _programs()
+    assert folder is not None, missing_reason()
+    return str(folder / name)
+
+
 class LocalPostgres:
     """A server; started and stopped by a ``with`` block.
 
     Args:
         folder: An empty folder for its data.
+        durable: With fsync, and with few lines in its log, which nobody reads: for hours, and for kills.
 
     Attributes:
         port: Its port on 127.0.0.1; the same after a restart.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         programs = _programs()
         assert programs is not None, missing_reason()
         self._programs, self._folder = programs, folder
+        quiet = ("-c", "log_min_messages=log", "-c", "log_checkpoints=off")
+        self._more = quiet if durable else ("-F",)
         # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.geteuid() == 0 else None
         with socket.socket() as probe:
@@ -60,6 +70,11 @@ class LocalPostgres:
         """The JDBC URL."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server; None if it does not run."""
+        return None if self._server is None else self._server.pid
+
     def start(self) -> None:
         """Starts the server; returns when it takes connections."""
         # On the command line, so that no file of settings has to be written as the other user.
@@ -71,7 +86,7 @@ class LocalPostgres:
                 str(self._folder / "data"),
                 "-p",
                 str(self.port),
-                "-F",
+                *self._more,
                 *options,
             ],
             stdin=subprocess.DEVNULL,

@@ -110,9 +110,9 @@ def _produce(bootstrap: str, topic: str, flow: Flow) -> None:
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
     producer = Producer(settings)
     rest = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=VALUE_BYTES - _DIGITS))
-    for number in _paced(flow):
+    for number in paced(flow):
         now_ms = time.time_ns() // 1_000_000
-        due_ms = _due_ms(flow, now_ms, chance)
+        due_ms = due_ms_of(flow, now_ms, chance)
         identity = f"{flow.name}-{number}".encode()
         headers = [("wheel-id", identity), ("wheel-target", flow.destination.encode())]
         headers.append(("wheel-deliver-at", str(due_ms).encode()))
@@ -123,7 +123,7 @@ def _produce(bootstrap: str, topic: str, flow: Flow) -> None:
         raise RuntimeError("the broker takes no records")
 
 
-def _paced(flow: Flow) -> Iterator[int]:
+def paced(flow: Flow) -> Iterator[int]:
     """The numbers of the flow, each when its time has come."""
     if not flow.rate:
         yield from range(flow.count)
@@ -136,7 +136,8 @@ def _paced(flow: Flow) -> Iterator[int]:
         time.sleep(_SLICE_S)
 
 
-def _due_ms(flow: Flow, now_ms: int, chance: random.Random) -> int:
+def due_ms_of(flow: Flow, now_ms: int, chance: random.Random) -> int:
+    """When an entry of the flow that is sent now falls due."""
     if flow.due_ms is not None:
         return flow.due_ms
     return now_ms if flow.delays_ms is None else now_ms + chance.randint(*flow.delays_ms)

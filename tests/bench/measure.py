@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ WHOLE = "triggerExecution"
 
 _COUNTED = "counted"
 _LOOK_EVERY_S = 2.0
+_PAGES_OF_NO_FILE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,26 @@ def cpu_seconds_over(seconds: float) -> float:
         time.sleep(min(_LOOK_EVERY_S, max(end_s - time.monotonic(), 0)))
         used = meter.seconds()
     return used
+
+
+def family_of(root: int) -> list[int]:
+    """The ids of a process and of all its living descendants; without it, if it has ended, those are not known."""
+    return list(_seconds_below(root))
+
+
+def memory_bytes(processes: Sequence[int]) -> int:
+    """What processes hold in memory and in no file: their own pages, and each one's part of the pages that they share.
+
+    Pages of files are left out: the files are counted on the disk.
+    """
+    total = 0
+    for process in processes:
+        try:
+            text = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except OSError:  # ended meanwhile
+            continue
+        total += sum(int(kilobytes) for kilobytes in _PAGES_OF_NO_FILE.findall(text)) * 1024
+    return total
 
 
 def _seconds_below(root: int) -> dict[int, float]:

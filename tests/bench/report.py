@@ -42,7 +42,7 @@ class Target:
         """The bounds in words: ``>= 20x``."""
         unit = "x" if self.of == "ratio" else ""
         bounds = ((">=", self.at_least), ("<=", self.at_most))
-        return ", ".join(f"{sign} {_number(bound)}{unit}" for sign, bound in bounds if bound is not None)
+        return ", ".join(f"{sign} {number(bound)}{unit}" for sign, bound in bounds if bound is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def median(values: Sequence[float]) -> float:
 
 def table(lines: Sequence[Line]) -> str:
     """The comparisons, aligned, one a line."""
-    return _aligned([_HEADINGS, *(_cells(line) for line in lines)], _ON_THE_RIGHT)
+    return aligned([_HEADINGS, *(_cells(line) for line in lines)], _ON_THE_RIGHT)
 
 
 def phases_table(profiles: Mapping[str, Mapping[str, float]]) -> str:
@@ -124,10 +124,10 @@ def phases_table(profiles: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(name for phases in profiles.values() for name in phases))
     rows = [("ms a batch (median)", *names)]
     rows += [
-        (run, *(_number(phases[name]) if name in phases else "-" for name in names))
+        (run, *(number(phases[name]) if name in phases else "-" for name in names))
         for run, phases in profiles.items()
     ]
-    return _aligned(rows, frozenset(range(1, len(names) + 1)))
+    return aligned(rows, frozenset(range(1, len(names) + 1)))
 
 
 def document(lines: Sequence[Line], details: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,21 +142,22 @@ def write_json(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    beside = "" if line.beside is None else f"{_number(line.beside)} {line.unit}, {line.beside_what}"
-    ratio = "" if line.ratio is None else f"{_number(line.ratio)}x"
+    beside = "" if line.beside is None else f"{number(line.beside)} {line.unit}, {line.beside_what}"
+    ratio = "" if line.ratio is None else f"{number(line.ratio)}x"
     target = "" if line.target is None else line.target.text()
     verdict = {None: "", True: "met", False: "MISSED"}[line.met]
-    return (line.case, line.what, f"{_number(line.figure)} {line.unit}", beside, ratio, target, verdict)
+    return (line.case, line.what, f"{number(line.figure)} {line.unit}", beside, ratio, target, verdict)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three significant digits, and whole numbers whole: 0.0123, 1.23, 12.3, 123, 12,345."""
     if value == int(value) or abs(value) >= 100:
         return f"{round(value):,}"
     return f"{value:#.3g}"
 
 
-def _aligned(rows: Sequence[Sequence[str]], on_the_right: frozenset[int]) -> str:
+def aligned(rows: Sequence[Sequence[str]], on_the_right: frozenset[int]) -> str:
+    """Rows as text: a heading, a rule, and columns; some of them end at the same place instead of beginning there."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [
         "  ".join(
