@@ -118,13 +118,9 @@ class Peer(ABC):
     def drain(self) -> list[str]:
         """The command of ``drain``."""
 
-    def wait_for_intake(self, count: int, timeout_s: float) -> None:
-        """Waits until so many entries, all since the start, are in the peer; most have them when they confirm them.
-
-        Raises:
-            TimeoutError: It takes longer.
-        """
-        return
+    def taken_in(self) -> int | None:
+        """How many entries have been taken in since the start; None: what is confirmed is taken in."""
+        return None
 
 
 class Program:

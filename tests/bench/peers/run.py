@@ -5,7 +5,7 @@
     make bench-peers                                        everything, about an hour and a half on 2 cores
     make bench-peers ARGS='--quick'                         tiny sizes, to see that it works; its figures mean nothing
     make bench-peers ARGS='--only wheel nats --cases kill'  some peers, some cases
-    make bench-peers ARGS='--pending 200000'                another number of pending entries
+    make bench-peers ARGS='--rate 500 --pending 200000'     another load
 
 Each peer is installed from its packages into ``build/peers`` when it is first needed; one that cannot be had is left
 out, with a line that says why. A server listens on the loopback address, on a free port. One peer works at a time. Each
@@ -87,7 +87,7 @@ class Sizes:
         delays_ms: Shortest and longest delay.
         warm_s: How long as much comes before, with delays of a second or two.
         burst: Entries due at one instant.
-        burst_lead_s: How long before that instant their producer begins.
+        burst_rate: Entries a second that a peer takes in before that instant, at the least.
         down_s: How long a killed peer stays down.
         pending: Entries that are due in a day.
         settle_s: Time between the last of them and the look at disk and memory.
@@ -101,7 +101,7 @@ class Sizes:
     delays_ms: tuple[int, int] = (5_000, 30_000)
     warm_s: int = 20
     burst: int = 100_000
-    burst_lead_s: int = 60
+    burst_rate: int = 2_000
     down_s: float = 2.0
     pending: int = 1_000_000
     settle_s: int = 20
@@ -115,7 +115,7 @@ QUICK = Sizes(
     delays_ms=(1_000, 4_000),
     warm_s=2,
     burst=1_000,
-    burst_lead_s=5,
+    burst_rate=200,
     pending=2_000,
     settle_s=3,
     patience_s=75,
@@ -251,7 +251,7 @@ def _steady(run: Run) -> dict[str, float]:
 def _burst(run: Run) -> dict[str, float]:
     sizes = run.sizes
     began_s = time.time()
-    due = int((began_s + sizes.burst_lead_s) * 1_000)
+    due = int((began_s + sizes.burst / sizes.burst_rate) * 1_000)
     due_ms = run.send(Flow(name="burst", rate=0, count=sizes.burst, due_ms=due, destination="released"))
     run.feed.close(_FEED_S)
     fed_s = time.time() - began_s
@@ -287,7 +287,10 @@ def _pending(run: Run) -> dict[str, float]:
     due = int(time.time() * 1_000) + DAY_MS
     run.send(Flow(name="far", rate=0, count=sizes.pending, due_ms=due, destination="released"))
     run.feed.close(_FEED_S)
-    run.peer.wait_for_intake(run.sent, _FEED_S)
+    while (taken := run.peer.taken_in()) is not None and taken < run.sent:
+        if time.monotonic() - began_s > _FEED_S:
+            raise TimeoutError(f"{taken:,} of {run.sent:,} were taken in")
+        time.sleep(_LOOK_S)
     taken_s = time.monotonic() - began_s
     time.sleep(sizes.settle_s)
     return {
@@ -366,13 +369,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--cases", nargs="+", choices=CASES, metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--pending", type=int, metavar="N", help="entries that are due in a day")
-    parser.add_argument("--seconds", type=int, help="how long the steady load lasts")
+    parser.add_argument("--rate", type=int, metavar="N", help="entries a second of the steady load")
+    parser.add_argument("--seconds", type=int, metavar="N", help="how long the steady load lasts")
+    parser.add_argument("--warm", type=int, metavar="N", help="seconds of the load that is not measured")
+    parser.add_argument("--burst", type=int, metavar="N", help="entries due at one instant")
     parser.add_argument("--home", type=Path, default=ROOT / "build" / "peers", help="what is installed")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench-peers.json", help="the JSON file")
     parser.add_argument("--keep", type=Path, help="keep data and logs of the peers in this folder")
     asked = parser.parse_args(arguments)
     sizes = QUICK if asked.quick else Sizes()
-    given = {"pending": asked.pending, "steady_s": asked.seconds}
+    given = {
+        "rate": asked.rate,
+        "steady_s": asked.seconds,
+        "warm_s": asked.warm,
+        "burst": asked.burst,
+        "pending": asked.pending,
+    }
     sizes = replace(sizes, **{name: value for name, value in given.items() if value is not None})
     folder = asked.keep or Path(tempfile.mkdtemp(prefix="wheel-bench-peers-"))
     folder.mkdir(parents=True, exist_ok=True)
