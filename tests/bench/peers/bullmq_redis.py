@@ -33,9 +33,9 @@ class BullMq(Peer):
     is_worker = True
     promise: ClassVar[Promise] = Promise(
         delivery="at least once (a lock of 30 s; a stalled job is given to another worker once)",
-        order="by due time, then by arrival",
+        order="by due time into the queue; none between jobs that run at the same time",
         granularity="ms",
-        durability="append-only file, fsync each second (the default of appendonly)",
+        durability="in the append-only file, fsync each second (its default)",
     )
 
     def __init__(self, home: Path) -> None:

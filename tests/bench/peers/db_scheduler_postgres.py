@@ -27,8 +27,8 @@ class DbScheduler(Peer):
     is_worker = True
     promise: ClassVar[Promise] = Promise(
         delivery="at least once (what a dead scheduler had picked is picked again: after 8 s here, 30 min by default)",
-        order="by due time when picked",
-        granularity="the polling: 10 s by default, here 100 ms",
+        order="picked by due time; none between threads",
+        granularity="ms; polled each 10 s by default, here each 100 ms",
         durability="committed, fsync",
     )
 

@@ -26,9 +26,9 @@ class Nats(Peer):
     title = "NATS"
     promise: ClassVar[Promise] = Promise(
         delivery="at least once (acknowledged by the consumer)",
-        order="by due time, not for equal ones",
-        granularity="whole seconds in its client, ns in the server; here ms",
-        durability="written to a file, fsync every 2 minutes (its default)",
+        order="that of their release, by due time; none between equal ones",
+        granularity="ns in the server, whole seconds in its Go client; here ms",
+        durability="written to a file, fsync each 2 minutes (its default)",
     )
 
     def __init__(self, home: Path) -> None:

@@ -28,9 +28,9 @@ class Ours(Peer):
     title = "wheel_udf"
     promise: ClassVar[Promise] = Promise(
         delivery="at least once to Kafka, each with an id of its firing; exactly once to Delta tables",
-        order="by due time in a batch",
-        granularity="ms, released with the next batch",
-        durability="the command in Kafka, then the checkpoint on disk",
+        order="none",
+        granularity="ms; released by the next batch",
+        durability="the command is in Kafka (no fsync by default), then in the checkpoint",
     )
     query: ClassVar[str] = "wheel"
 
@@ -115,7 +115,7 @@ class OursPunctual(Ours):
     title = "wheel_udf, punctual"
     promise: ClassVar[Promise] = Promise(
         delivery=Ours.promise.delivery,
-        order="by due time",
+        order="none",
         granularity="ms",
         durability=Ours.promise.durability,
     )

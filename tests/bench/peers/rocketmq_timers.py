@@ -36,7 +36,7 @@ class RocketMq(Peer):
     title = "RocketMQ"
     promise: ClassVar[Promise] = Promise(
         delivery="at least once (acknowledged by the consumer)",
-        order="none between due times of one tick",
+        order="none",
         granularity="1 s by default; here its finest, 100 ms",
         durability="written to a mapped file, flushed each 0.5 s (its default, ASYNC_FLUSH)",
     )

@@ -99,7 +99,7 @@ class Sizes:
     rate: int = 2_000
     steady_s: int = 60
     delays_ms: tuple[int, int] = (5_000, 30_000)
-    warm_s: int = 20
+    warm_s: int = 60
     burst: int = 100_000
     burst_rate: int = 2_000
     down_s: float = 2.0
