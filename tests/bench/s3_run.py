@@ -73,6 +73,7 @@ class Measured:
 
     def __init__(self) -> None:
         self.rest: Counter[str] = Counter()
+        self.rest_of: Counter[str] = Counter()
         self.batches: list[Counter[str]] = []
         self.seconds: list[float] = []
         self.last: Counter[str] = Counter()
@@ -165,8 +166,10 @@ def measure(
             job.wait_until_fired(rows)
             time.sleep(2 * QUIET_S)
             before = Counter(server.requests())
+            proxy.asked.clear()
             time.sleep(REST_S)
             found.rest = Counter(server.requests()) - before
+            found.rest_of = Counter(_what(request) for request in proxy.asked)
             for number in range(1, batches + 1):
                 begin_s, before = time.monotonic(), Counter(server.requests())
                 proxy.asked.clear()
@@ -241,7 +244,11 @@ def main() -> int:
     parser.add_argument("--only", choices=KINDS, nargs="+", default=KINDS, help="what is measured")
     parser.add_argument("--batches", type=int, default=6, metavar="N", help="batches of each (default 6)")
     parser.add_argument(
-        "--show", type=int, default=0, metavar="N", help="the N most frequent requests of the last batch"
+        "--show",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the N most frequent requests at rest and of the last batch",
     )
     parser.add_argument(
         "--rows", type=int, default=ROWS, metavar="N", help=f"rows of each (default {ROWS:,})"
@@ -267,8 +274,9 @@ def main() -> int:
                     Path(name),
                     arguments.trigger,
                 )
-                for request, count in each.last.most_common(arguments.show):
-                    print(f"  {count:4}  {request}", flush=True)
+                for title, asked in (("at rest", each.rest_of), ("of a batch", each.last)):
+                    for request, count in asked.most_common(arguments.show):
+                        print(f"  {count:4}  {title}: {request}", flush=True)
                 print(f"{kind}: at rest {_parts(each.rest)}; a batch {_parts(each.batches[-1])}", flush=True)
     lines = lines_of(found, arguments.rows)
     file = HERE / "build" / "bench-s3.json"

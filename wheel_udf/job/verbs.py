@@ -180,7 +180,10 @@ def _none(config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> st
 
 
 def _payload(asked: argparse.Namespace) -> list[Column]:
-    return [F.col(name).cast("string").alias(name) for name in ("key", "value")] if asked.payload else []
+    if not asked.payload:
+        return []
+    # A payload need not be text, but a string of a table does.
+    return [F.make_valid_utf8(F.col(name).cast("string")).alias(name) for name in ("key", "value")]
 
 
 def _picked(asked: argparse.Namespace) -> acts.Picked:
