@@ -52,7 +52,7 @@ RATES = (100, 2_000, 10_000)
 TIMES = 1.3
 LATENESS_S = 0.5
 _WARM_RATE, _WARM_S = 2_000, 120
-"""Java compiles for minutes what a batch needs: after 20 s a batch takes three times as long as after two minutes."""
+"""Java compiles for minutes what a batch needs."""
 _LOOK_S = 0.2
 _SETTLE_S = 5
 """The first batches after a change of the rate are not those of the rate."""
