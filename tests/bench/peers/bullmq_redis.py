@@ -12,7 +12,7 @@ from tests.bench.peers.peer import (
     HOST,
     SOURCES,
     VALUE,
-    Peer,
+    OneServer,
     Program,
     Promise,
     UnavailableError,
@@ -25,7 +25,7 @@ from tests.bench.peers.peer import (
 _PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1")
 
 
-class BullMq(Peer):
+class BullMq(OneServer):
     """One Redis with an append-only file, and one worker."""
 
     name = "bullmq"
@@ -44,7 +44,6 @@ class BullMq(Peer):
         self._libraries: dict[str, str] = {}
         self._port = 0
         self._folder = home
-        self._server: Program | None = None
 
     def install(self) -> str:
         """Gets the packages of npm, and Redis if need be."""
@@ -97,25 +96,10 @@ class BullMq(Peer):
             "maxmemory-policy": "noeviction",
         }
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        self._server = Program(
+        self.server = Program(
             [self._redis, *options], self._folder / "redis.log", environment=self._libraries
         )
-        wait_for_port(self._server, self._port)
-
-    def stop(self) -> None:
-        """Stops Redis."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kills Redis."""
-        assert self._server is not None, "started"
-        self._server.kill()
-
-    def processes(self) -> list[int]:
-        """Redis."""
-        assert self._server is not None, "started"
-        return [self._server.pid]
+        wait_for_port(self.server, self._port)
 
     def feed(self) -> list[str]:
         """Adds jobs in bulk."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tests.bench.peers.peer import (
     SOURCES,
     VALUE,
-    Peer,
+    OneServer,
     Program,
     Promise,
     free_port,
@@ -19,7 +19,7 @@ from tests.bench.peers.peer import (
 )
 
 
-class Nats(Peer):
+class Nats(OneServer):
     """One server with files."""
 
     name = "nats"
@@ -36,7 +36,6 @@ class Nats(Peer):
         self._program = str(home / "peer")
         self._port = 0
         self._folder = home
-        self._server: Program | None = None
 
     def install(self) -> str:
         """Builds the program."""
@@ -59,23 +58,8 @@ class Nats(Peer):
     def restart(self) -> None:
         """Starts the server on the same port, with the same files."""
         command = [self._program, "server", str(self._port), str(self._folder / "data")]
-        self._server = Program(command, self._folder / "server.log")
-        wait_for_port(self._server, self._port)
-
-    def stop(self) -> None:
-        """Stops the server."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kills the server."""
-        assert self._server is not None, "started"
-        self._server.kill()
-
-    def processes(self) -> list[int]:
-        """The server."""
-        assert self._server is not None, "started"
-        return [self._server.pid]
+        self.server = Program(command, self._folder / "server.log")
+        wait_for_port(self.server, self._port)
 
     def feed(self) -> list[str]:
         """A publisher that waits for the server's confirmations."""

@@ -282,3 +282,27 @@ def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and "[Help" not in line[:8]]
     errors = [line for line in lines if "rror" in line]
     return (errors or lines or ["no output"])[-1 if not errors else 0].strip()[:200]
+
+
+class OneServer(Peer):
+    """A peer that is one server; ``restart`` starts it."""
+
+    server: Program | None = None
+
+    def running(self) -> Program:
+        """The server, which was started."""
+        assert self.server is not None, "started"
+        return self.server
+
+    def stop(self) -> None:
+        """Stops the server."""
+        if self.server is not None:
+            self.server.stop()
+
+    def kill(self) -> None:
+        """Kills the server."""
+        self.running().kill()
+
+    def processes(self) -> list[int]:
+        """The server."""
+        return [self.running().pid]
