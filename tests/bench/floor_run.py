@@ -13,6 +13,8 @@ one right after the other.
 query    what it does with a record
 =======  =================================================================================================
 floor    Spark's own query with ``foreachBatch`` writes it to its topic as it is
+bare     the same, behind a stateful Python operator of Spark that returns each row as it is, and a count of the rows:
+         what any scheduler that holds its entries in such an operator pays
 wheel    the scheduler: parse, account, exactly one firing for each id and seq, delivery headers, its topic
 tables   the same, into a Delta table
 =======  =================================================================================================
@@ -47,7 +49,7 @@ from tests.bench.measure import CpuMeter
 from tests.bench.report import Line, Target
 from wheel_udf.testing.broker import LocalKafka
 
-QUERIES = ("floor", "wheel", "tables")
+QUERIES = ("floor", "bare", "wheel", "tables")
 RATES = (100, 2_000, 10_000)
 TIMES = 1.3
 LATENESS_S = 0.5

@@ -1,7 +1,7 @@
 """The inside of the Kafka bench: one query from topic to topic, in a process (and a JVM) of its own, told by its
 arguments.
 
-``python -m tests.bench.kafka_query wheel|tables|punctual|tiered|pass|floor --bootstrap B --commands TOPIC --folder F
+``python -m tests.bench.kafka_query wheel|tables|punctual|tiered|pass|floor|bare --bootstrap B --commands TOPIC --folder F
 [--trigger T] [--memory-ms N]``
 
 ``punctual`` is the wheel with punctual delivery (``--ahead-ms``: how far ahead; by default the job chooses), and
@@ -9,8 +9,10 @@ arguments.
 says that it does. With ``--aside`` it fills such a store and runs beside another one, an empty one: in a JVM that has
 done the same before. ``pass`` is the same query with the wheel taken out: records are read as commands, checked, and
 written to their topic at once. ``floor`` is Spark's own query with ``foreachBatch``, which writes the records to their
-topic as they are; ``tables`` is the wheel with Delta tables as destinations. Each batch is a line of JSON in ``F/batches.jsonl``: what Spark says of its phases; ``F/about.json`` has the
-number of Spark's jobs and the lines of the plan of a batch. It runs until its standard input is closed.
+topic as they are; ``bare`` is the same with a stateful Python operator of Spark between them that returns the rows it
+gets; ``tables`` is the wheel with Delta tables as destinations. Each batch is a line of JSON in ``F/batches.jsonl``:
+what Spark says of its phases; ``F/about.json`` has the number of Spark's jobs and the lines of the plan of a batch. It
+runs until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tests.bench import store_traffic
 from tests.bench.store_run import Ground
@@ -73,7 +78,7 @@ def main() -> int:
         "wheel_udf kafka bench", master=f"local[{CORES}]", conf=settings, checkpoint=str(asked.folder)
     )
     try:
-        start = {"pass": _without, "floor": _floor, "tiered": _tiered}.get(asked.query, _wheel)
+        start = {"pass": _without, "floor": _floor, "bare": _bare, "tiered": _tiered}.get(asked.query, _wheel)
         query = start(spark, asked)
         _report(spark, query, asked.folder)
     finally:
@@ -83,7 +88,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("query", choices=("wheel", "tables", "punctual", "tiered", "pass", "floor"))
+    parser.add_argument("query", choices=("wheel", "tables", "punctual", "tiered", "pass", "floor", "bare"))
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--commands", required=True)
     parser.add_argument("--folder", type=Path, required=True)
@@ -152,17 +157,54 @@ def _tiered(spark: SparkSession, asked: argparse.Namespace) -> TieredRun:
 
 
 def _floor(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
-    target = F.expr("element_at(filter(headers, header -> header.key = 'wheel-target'), 1).value").cast(
-        "string"
+    def write(rows: DataFrame, _batch_id: int) -> None:
+        _to_kafka(rows, asked)
+
+    writer = _outgoing(spark, asked).writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
+    return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+
+
+def _bare(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
+    rows = _outgoing(spark, asked).withColumn("headers", F.to_json("headers"))  # an array is slow in pandas
+    passed = (
+        rows.withColumn("shard", F.pmod(F.hash("key"), F.lit(CORES)))
+        .groupBy("shard")
+        .applyInPandasWithState(
+            _same_rows,
+            outputStructType="key binary, value binary, headers string, topic string",
+            stateStructType="batches long",
+            outputMode="append",
+            timeoutConf=GroupStateTimeout.NoTimeout,
+        )
     )
 
     def write(rows: DataFrame, _batch_id: int) -> None:
-        writer = rows.write.format("kafka").option("kafka.bootstrap.servers", asked.bootstrap)
-        writer.option("includeHeaders", "true").save()
+        rows.persist()
+        rows.count()  # the scheduler's first job: what is to be written, and how much, is known before anything is
+        _to_kafka(rows, asked)
+        rows.unpersist()
 
-    records = _records(spark, asked).select("key", "value", "headers", target.alias("topic"))
-    writer = records.writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
+    outgoing = passed.withColumn("headers", F.from_json("headers", HEADERS_TYPE))
+    writer = outgoing.writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
     return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+
+
+def _same_rows(_shard: Any, pieces: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    state.update(((state.get[0] if state.exists else 0) + 1,))
+    for piece in pieces:
+        yield piece.drop(columns="shard")
+
+
+def _outgoing(spark: SparkSession, asked: argparse.Namespace) -> DataFrame:
+    target = F.expr("element_at(filter(headers, header -> header.key = 'wheel-target'), 1).value").cast(
+        "string"
+    )
+    return _records(spark, asked).select("key", "value", "headers", target.alias("topic"))
+
+
+def _to_kafka(rows: DataFrame, asked: argparse.Namespace) -> None:
+    writer = rows.write.format("kafka").option("kafka.bootstrap.servers", asked.bootstrap)
+    writer.option("includeHeaders", "true").save()
 
 
 def _topics(asked: argparse.Namespace) -> Destinations:
