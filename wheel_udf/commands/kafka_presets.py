@@ -53,6 +53,7 @@ by default (``message.timestamp.after.max.ms``).
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
@@ -75,15 +76,13 @@ _EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "ta
 # 0 to 9 digits, or 11 to 15; below zero any number.
 _EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15}}))[{BLANKS}]*\z"
 _LAST_EPOCH_S: Final = 10**12 - 1
-_KNOWN: Final = tuple(COMMAND_HEADERS.values())
-_REPEAT: Final = COMMAND_HEADERS["repeat"]
-_ATTEMPT: Final = COMMAND_HEADERS["attempt"]
 _OF_RETRY: Final = tuple(name for name in RETRY_FIELDS if name != "attempt")
-_RETRY_HEADERS: Final = tuple(COMMAND_HEADERS[name] for name in _OF_RETRY)
 _OF_SERIES: Final = tuple(name for name in SERIES_FIELDS if name not in ("spread", "repeat"))
-_SERIES_HEADERS: Final = tuple(COMMAND_HEADERS[name] for name in _OF_SERIES)
-_FIRST: Final = dict.fromkeys(_OF_SERIES, _REPEAT) | dict.fromkeys(_OF_RETRY, _ATTEMPT)
+_RARE: Final = {COMMAND_HEADERS["repeat"]: _OF_SERIES, COMMAND_HEADERS["attempt"]: _OF_RETRY}
 """Columns that are read only beside a header, because few records have them."""
+
+_BETWEEN: Final = "\n"
+"""Separates names of headers where they are one text."""
 
 
 def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAMES) -> DataFrame:
@@ -115,13 +114,15 @@ def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAME
 
 
 def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
-    frame = _with_headers(records, _KNOWN, OUR_PREFIX, times=names.times)
-    named = {
-        column: F.when(_place(first) > 0, _header(name))
-        if (first := _FIRST.get(column)) is not None
-        else _header(name)
-        for column, name in COMMAND_HEADERS.items()
+    frame = _with_headers(records, OUR_PREFIX, times=names.times)
+    rare = {
+        first: _values_of(first, [COMMAND_HEADERS[each] for each in columns])
+        for first, columns in _RARE.items()
     }
+    frame = frame.select("*", *(values.alias(f"_beside_{first}") for first, values in rare.items()))
+    named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
+    for first, columns in _RARE.items():
+        named |= {column: F.get(F.col(f"_beside_{first}"), F.lit(at)) for at, column in enumerate(columns)}
     named |= {column: F.coalesce(named[column], other) for column, other in _named_columns(names).items()}
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
     at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
@@ -146,7 +147,7 @@ def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
 
 
 def _scheduler(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, (_EPOCH, _TARGET, _TARGET_KEY), _SCHEDULERS, OUR_PREFIX, last=False)
+    frame = _with_headers(records, _SCHEDULERS, OUR_PREFIX, last=False)
     given = frame.select(
         "*",
         _header(_EPOCH).cast("string").alias("_epoch"),
@@ -173,7 +174,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
 
 
 def _json(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _KNOWN, OUR_PREFIX)
+    frame = _with_headers(records, OUR_PREFIX)
     frame = with_json_object(frame, F.col("value"))
     fields = {name: F.col(f"_object.{name}") for name in COMMAND_FIELDS}
     own = F.filter(fields["headers"], lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
@@ -247,12 +248,12 @@ def _with_unit(text: Column, names: HeaderNames) -> Column:
 
 
 def _with_headers(
-    records: DataFrame, known: Sequence[str], *prefixes: str, last: bool = True, times: Sequence[str] = ()
+    records: DataFrame, *prefixes: str, last: bool = True, times: Sequence[str] = ()
 ) -> DataFrame:
     """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
 
-    `known` are the headers that the preset reads; those whose names begin with a prefix are not passed on, nor are
-    `times`; `last`: whether the last one of repeated headers counts.
+    Headers whose names begin with a prefix are not passed on, nor are `times`; `last`: whether the last one of repeated
+    headers counts.
     """
     headers = F.reverse("headers") if last else F.col("headers")
     frame = records.select(
@@ -264,22 +265,24 @@ def _with_headers(
         is_read = reduce(operator.or_, (F.startswith(name, F.lit(prefix)) for prefix in prefixes))
         return ~(is_read | name.isin(*times) if times else is_read)
 
-    passed_on = F.filter("headers", is_passed_on)
-    # Spark interprets a lambda, and most records have no other headers. Spark computes each place once, for this sum
-    # and for the look-up.
-    found = reduce(
-        operator.add,
-        (
-            F.when(_place(name) > 0, 1).otherwise(0)
-            for name in dict.fromkeys((*known, *times))
-            if name not in (*_SERIES_HEADERS, *_RETRY_HEADERS)
-        ),
+    # Spark interprets a lambda, and most records have no other headers. So one pattern looks through all names first;
+    # a name with the separator in it, which none should have, only makes it look closer.
+    read_names = "|".join(
+        (*map(re.escape, prefixes), *(rf"{re.escape(name)}(?:{_BETWEEN}|\z)" for name in times))
     )
-    for first, others in ((_REPEAT, _SERIES_HEADERS), (_ATTEMPT, _RETRY_HEADERS)):
-        if first in known:
-            more = reduce(operator.add, (F.when(_place(name) > 0, 1).otherwise(0) for name in others))
-            found += F.when(_place(first) > 0, more).otherwise(0)
-    return frame.select("*", F.when(F.size("_names") != found, passed_on).alias("_passed_on"))
+    has_others = F.array_join("_names", _BETWEEN).rlike(rf"(?:\A|{_BETWEEN})(?!{read_names})")
+    passed_on = F.filter("headers", is_passed_on)
+    return frame.select("*", F.when((F.size("_names") > 0) & has_others, passed_on).alias("_passed_on"))
+
+
+def _values_of(first: str, names: Sequence[str]) -> Column:
+    """The values of headers that only records with the header `first` have, as one array; null for other records."""
+    # By a lambda, which Spark interprets: few records have them, and in each batch Spark plans each look-up that stands
+    # by itself, and generates code for it in each task.
+    values = F.transform(
+        F.array(*map(F.lit, names)), lambda name: F.get("_values", _place(name).cast("int") - 1)
+    )
+    return F.when(_place(first) > 0, values)
 
 
 def _header(name: str) -> Column:
@@ -288,7 +291,7 @@ def _header(name: str) -> Column:
     return F.get(F.col("_values"), _place(name).cast("int") - 1)
 
 
-def _place(name: str) -> Column:
+def _place(name: str | Column) -> Column:
     """The place of a header, from 1; 0 where it is missing."""
     return F.array_position("_names", name)
 

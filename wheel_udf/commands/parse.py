@@ -63,8 +63,9 @@ to what the just-in-time compiler accepts (:mod:`wheel_udf.commands.generated_co
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F, types as T
@@ -117,6 +118,10 @@ _NAMES: Final = (
 _PAYLOAD: Final = ("key", "value", "headers")
 _NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
 _LAST_OF_PYTHON_MS: Final = 253_402_300_799_999  # the year 9999
+_SPANS: Final = {"max_lateness": "_lateness_ms", "spread": "_window_ms"}
+"""Durations that few rows have, and what they become. One expression reads both, because each is a hundred nodes of the
+plan."""
+
 _COMPILED_COLUMNS: Final = 20
 """Widest frame that Spark compiles whole: every column makes its methods longer
 (:mod:`wheel_udf.commands.generated_code`). A record of Kafka counts as wide, because the expressions that read its
@@ -172,6 +177,9 @@ def parse_commands(commands: DataFrame, contract: Contract) -> DataFrame:
         name, at_ms = uncompiled(name), uncompiled(at_ms)
     frame = frame.select("*", name.alias("_id"), *_read(given, contract))
     frame = frame.select("*", *_derive(given, at_ms))
+    frame = frame.select(
+        "*", *(F.get("_spans", F.lit(at)).alias(name) for at, name in enumerate(_SPANS.values()))
+    )
     if contract.levels is not None:
         delay_ms = F.col("_due_ms") - F.col("_made_ms")
         # A branch for each level: compiled, a long list would make the whole method too big.
@@ -215,6 +223,7 @@ def _read(given: Inputs, contract: Contract) -> list[Column]:
         column("value", read.octets, "binary").alias("_value"),
         column("headers", read.headers, read.HEADERS).alias("_headers"),
         column("max_lateness", times.duration_parts_of, "array<string>").alias("_max_lateness_parts"),
+        column("spread", times.duration_parts_of, "array<string>").alias("_spread_parts"),
         *series.read_columns(given),
         *retry.read_columns(given),
     ]
@@ -235,14 +244,31 @@ def _op(column: Column, kind: T.DataType, *, takes_retries: bool) -> Column:
 
 def _derive(given: Inputs, at_ms: Column) -> list[Column]:
     """Second projection: values that need two columns, or an intermediate result."""
-    due_ms, lateness_ms = at_ms, read.null("long")
+    due_ms = at_ms
     if delay := given.get("delay"):
         delay_ms = times.duration_ms(delay.shown, F.col("_delay_parts"))
         due_ms = F.coalesce(due_ms, F.col("_made_ms") + delay_ms)
-    if lateness := given.get("max_lateness"):
-        exact_ms = times.duration_ms(lateness.shown, F.col("_max_lateness_parts"))
-        lateness_ms = interpreted(exact_ms, lateness.column.isNotNull())
-    return [due_ms.alias("_due_ms"), lateness_ms.alias("_lateness_ms"), *series.derived_columns(given)]
+    return [due_ms.alias("_due_ms"), _rare_spans(given).alias("_spans")]
+
+
+def _rare_spans(given: Inputs) -> Column:
+    """The durations of :data:`_SPANS`, in ms, as one array; null if the row has none."""
+    asked = [given[name] for name in _SPANS if name in given]
+    if not asked:
+        return read.null("array<bigint>")
+    both = F.array(
+        *(
+            F.struct(
+                (given[name].shown if name in given else read.null("string")).alias("words"),
+                F.col(f"_{name}_parts").alias("parts"),
+            )
+            for name in _SPANS
+        )
+    )
+    spans_ms = F.transform(
+        both, lambda each: times.duration_ms(each.getField("words"), each.getField("parts"))
+    )
+    return F.when(reduce(operator.or_, (each.column.isNotNull() for each in asked)), spans_ms)
 
 
 def _outcome(given: Inputs, contract: Contract) -> list[Column]:

@@ -65,18 +65,7 @@ def read_columns(given: Inputs) -> list[Column]:
     if "count" in given:
         number = given["count"].read(read.whole_number)
         columns.append(interpreted(number, given["count"].column.isNotNull()).alias("_count"))
-    if "spread" in given:
-        parts = given["spread"].read(times.duration_parts_of)
-        columns.append(interpreted(parts, given["spread"].column.isNotNull()).alias("_spread_parts"))
     return columns
-
-
-def derived_columns(given: Inputs) -> list[Column]:
-    """``_window_ms``, the length of the spread."""
-    if (spread := given.get("spread")) is None:
-        return []
-    exact_ms = times.duration_ms(spread.shown, F.col("_spread_parts"))
-    return [interpreted(exact_ms, spread.column.isNotNull()).alias("_window_ms")]
 
 
 def rules(given: Inputs) -> list[Rule]:
