@@ -115,14 +115,14 @@ def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAME
 
 def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
     frame = _with_headers(records, OUR_PREFIX, times=names.times)
-    rare = {
-        first: _values_of(first, [COMMAND_HEADERS[each] for each in columns])
-        for first, columns in _RARE.items()
-    }
-    frame = frame.select("*", *(values.alias(f"_beside_{first}") for first, values in rare.items()))
+    beside = [
+        _values_of(first, [COMMAND_HEADERS[each] for each in others]).alias(f"_beside_{first}")
+        for first, others in _RARE.items()
+    ]
+    frame = frame.select("*", *beside)
     named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
-    for first, columns in _RARE.items():
-        named |= {column: F.get(F.col(f"_beside_{first}"), F.lit(at)) for at, column in enumerate(columns)}
+    for first, others in _RARE.items():
+        named |= {column: F.get(F.col(f"_beside_{first}"), F.lit(at)) for at, column in enumerate(others)}
     named |= {column: F.coalesce(named[column], other) for column, other in _named_columns(names).items()}
     given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
     at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
