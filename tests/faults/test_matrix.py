@@ -31,7 +31,7 @@ def test_a_job_killed_at_one_point_after_the_other_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(mode, marks=[pytest.mark.sentinel] * (mode != "purgatory")) for mode in MODES]
+    "mode", [pytest.param(mode, marks=[pytest.mark.sentinel] * (mode == "tiered")) for mode in MODES]
 )
 def test_a_job_killed_in_a_batch_in_an_act_and_in_a_move_loses_and_repeats_nothing(
     mode: str, tmp_path: Path

@@ -42,7 +42,6 @@ def confirm(browser: Browser) -> None:
     browser.shows("Done", "#result")
 
 
-@pytest.mark.sentinel
 def test_an_act_is_counted_then_confirmed_then_recorded(browser: Browser, serve: Serve, orders: Made) -> None:
     serve(orders, allow_acts=True)
     browser.open()

@@ -102,7 +102,6 @@ FIRED_NOW = (
 )
 
 
-@pytest.mark.sentinel
 def test_both_modes_fire_the_same_entries_now(spark: SparkSession, tmp_path: Path) -> None:
     direct, tiered = World(spark, tmp_path / "direct"), World(spark, tmp_path / "tiered")
     for world in (direct, tiered):

@@ -73,7 +73,6 @@ def outlet(folder: Path) -> Outlet:
     return Outlet(destinations, DeltaSink(str(folder / "rejects"), create=True))
 
 
-@pytest.mark.sentinel
 def test_the_direct_wheel_rejects_what_finds_no_room(spark: SparkSession, tmp_path: Path) -> None:
     reports: list[BatchReport] = []
     add_files(tmp_path / "in", *BATCHES)
