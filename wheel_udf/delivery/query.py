@@ -23,9 +23,10 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wheel_udf.checkpoint.chunk_place import chunks_of_tasks, property_of_tasks
@@ -44,7 +45,7 @@ from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import DEAD, Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
-from wheel_udf.stream.outputs import dead_letters, leaving, refused, status_class
+from wheel_udf.stream.outputs import columns_leaving, dead_letters, leaving, refused, status_class
 from wheel_udf.stream.status_row import ShardStatus, leaving_to
 
 _log = logging.getLogger(__name__)
@@ -170,6 +171,11 @@ class _Delivery:
     returns: ReturnedRows | None = None
     shards: dict[int, ShardStatus] = field(default_factory=dict)
 
+    @cached_property
+    def _leaving(self) -> list[Column]:
+        # Made once: in Python a column costs several questions to the JVM, more than its use.
+        return columns_leaving(self.facts)
+
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one micro-batch (called by Spark, again with the same rows if it failed)."""
         self.require_lease()
@@ -216,8 +222,8 @@ class _Delivery:
     ) -> int:
         rows_to, largest_to = leaving_to(statuses, "destinations", "largest")
         return write_batch(
-            leaving(frame, self.facts),
-            refused(frame, self.facts),
+            leaving(frame, self._leaving, "outcome" if self.facts.is_purgatory else "fired"),
+            lambda: refused(frame, self.facts),
             rows_to=rows_to,
             largest_to=largest_to,
             rejected=total_of(statuses, "rejected_now")
@@ -240,7 +246,7 @@ class _Delivery:
             return 0
         return write_batch(
             dead_letters(frame),
-            refused(frame, self.facts).limit(0),
+            lambda: refused(frame, self.facts).limit(0),
             rows_to=rows_to,
             rejected=0,
             destinations=self.destinations,

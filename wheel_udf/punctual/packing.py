@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from wheel_udf.punctual.producers import Producer, producer_of
 from wheel_udf.punctual.timed_records import TimedRecords
@@ -22,7 +23,7 @@ from wheel_udf.sinks.destinations import Destinations, LeftOut, shape_of
 from wheel_udf.sinks.kafka_record import timed_records
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.stream.frame_facts import FrameFacts
-from wheel_udf.stream.outputs import leaving
+from wheel_udf.stream.outputs import columns_leaving, leaving
 
 _LARGEST_BATCH = 262_144
 
@@ -34,6 +35,10 @@ class Packer:
     facts: FrameFacts
     destinations: Destinations
     _producers: dict[tuple[KafkaSink, int], Producer] = field(default_factory=dict)
+
+    @cached_property
+    def _leaving(self) -> list[Column]:
+        return columns_leaving(self.facts)
 
     def pack(
         self, frame: DataFrame, rows_to: Mapping[str, int], largest_to: Mapping[str, int]
@@ -58,7 +63,7 @@ class Packer:
                 by_sink.setdefault(sink, {})[name] = rows
             else:
                 unknown[name] = "no destination of the allow-list matches"
-        ahead = leaving(frame, self.facts, "ahead")
+        ahead = leaving(frame, self._leaving, "ahead")
         packed: list[tuple[Producer, TimedRecords]] = []
         left_out = [LeftOut.whole(ahead, unknown, rows_to)]
         for kafka_sink, part in by_sink.items():

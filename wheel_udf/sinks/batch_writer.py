@@ -114,7 +114,7 @@ def rejects_app_id(app_id: str) -> str:
 
 def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of one batch
     fired_rows: DataFrame,
-    reject_rows: DataFrame,
+    reject_rows: Callable[[], DataFrame],
     *,
     rows_to: Mapping[str, int],
     rejected: int,
@@ -132,7 +132,8 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
 
     Args:
         fired_rows: Rows with the columns of `shape` and optionally ``source``, cached.
-        reject_rows: Rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`, likewise.
+        reject_rows: Returns rows of :data:`~wheel_udf.sinks.destinations.REJECT_SCHEMA`, likewise; called if there are
+            any, because most batches have none.
         rows_to: Destination name to number of fired rows in this batch.
         rejected: Number of reject rows in this batch.
         destinations: The allow-list.
@@ -178,7 +179,7 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
         require_lease()
         left_out, refused = returns.keep(left_out, waiting, batch_id)
     if refused or rejected:
-        rows = reject_rows.select(*REJECT_COLUMNS)
+        rows = reject_rows().select(*REJECT_COLUMNS)
         for left in left_out:
             assert left.rows is not None
             rows = rows.unionByName(_undeliverable(left.rows, shape))

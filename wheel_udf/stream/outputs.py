@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.common.errors import ContractError
 from wheel_udf.common.package_data import toml_of
@@ -106,16 +106,21 @@ def _fired_columns(facts: FrameFacts) -> tuple[str, ...]:
 # --- in a batch that is written -------------------------------------------------------------------
 
 
-def leaving(frame: DataFrame, facts: FrameFacts, kind: str = "fired") -> DataFrame:
-    """The rows for the destinations: firings, or the outcomes that have a destination; plus their ``source``.
+def columns_leaving(facts: FrameFacts) -> list[Column]:
+    """The columns of :func:`leaving`."""
+    if facts.is_purgatory:
+        names: tuple[str, ...] = (*OUTCOME_COLUMNS, "source")
+    else:
+        names = (*_fired_columns(facts), "source", *((RETURNING,) if facts.retries else ()))
+    return [F.col(name) for name in names]
+
+
+def leaving(frame: DataFrame, columns: list[Column], kind: str) -> DataFrame:
+    """The rows of a kind for the destinations: ``fired``, or ``outcome``, of which some have no destination.
 
     Those for the sender have the kind ``ahead``; their ``fired_at`` is when the batch hands them over.
     """
-    if facts.is_purgatory:
-        found = frame.where("kind = 'outcome' AND destination IS NOT NULL")
-        return found.select(*OUTCOME_COLUMNS, "source")
-    more = ("source", RETURNING) if facts.retries else ("source",)
-    return frame.where(F.col("kind") == kind).select(*_fired_columns(facts), *more)
+    return frame.where(f"kind = '{kind}' AND destination IS NOT NULL").select(columns)
 
 
 def dead_letters(frame: DataFrame) -> DataFrame:

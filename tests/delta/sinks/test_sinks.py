@@ -74,7 +74,7 @@ class Batches:
             rows_to[row[3]] = rows_to.get(row[3], 0) + 1
         return write_batch(
             self.spark.createDataFrame(list(fired), FIRED_SCHEMA),
-            self.spark.createDataFrame(list(rejected), REJECT_SCHEMA),
+            lambda: self.spark.createDataFrame(list(rejected), REJECT_SCHEMA),
             rows_to=rows_to,
             rejected=len(rejected),
             destinations=self.destinations,

@@ -73,7 +73,7 @@ class Batches:
         return write_batch(
             # One partition as one shard: a topic has the order of each.
             self.spark.createDataFrame(list(fired), f"{FIRED_SCHEMA}, source string").coalesce(1),
-            self.spark.createDataFrame(list(rejected), REJECT_SCHEMA),
+            lambda: self.spark.createDataFrame(list(rejected), REJECT_SCHEMA),
             rows_to=rows_to,
             rejected=len(rejected),
             destinations=self.destinations,

@@ -31,7 +31,7 @@ class Batches:
             rows_to[row[name]] = rows_to.get(row[name], 0) + 1
         return write_batch(
             self.spark.createDataFrame(list(rows), f"{ddl}, source string"),
-            self.spark.createDataFrame([], REJECT_SCHEMA),
+            lambda: self.spark.createDataFrame([], REJECT_SCHEMA),
             rows_to=rows_to,
             rejected=0,
             destinations=self.destinations,
