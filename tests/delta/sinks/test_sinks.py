@@ -541,7 +541,7 @@ def test_of_two_queries_that_make_one_table_at_a_time_the_later_one_looks_again(
     later = partial(
         write_batch,
         rows.withColumn("fire_id", F.udf(lambda value: _hold(turn, value), "string")("fire_id")).cache(),
-        spark.createDataFrame([], REJECT_SCHEMA),
+        lambda: spark.createDataFrame([], REJECT_SCHEMA),
         rows_to={"EWR": 1},
         rejected=0,
         destinations=batches.destinations,
