@@ -2,7 +2,7 @@
 
 ::
 
-    make bench-floor                        three rates, about 17 minutes on 2 cores, broker and clients included
+    make bench-floor                        three rates, about 22 minutes on 2 cores, broker and clients included
     make bench-floor ARGS='--rates 2000'    one rate
     make bench-floor ARGS='--quick'         tiny sizes, to see that it works; its figures mean nothing
 
