@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -160,8 +160,7 @@ def _floor(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
     def write(rows: DataFrame, _batch_id: int) -> None:
         _to_kafka(rows, asked)
 
-    writer = _outgoing(spark, asked).writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
-    return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
+    return _start(_outgoing(spark, asked), write, asked)
 
 
 def _bare(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
@@ -184,7 +183,12 @@ def _bare(spark: SparkSession, asked: argparse.Namespace) -> StreamingQuery:
         _to_kafka(rows, asked)
         rows.unpersist()
 
-    outgoing = passed.withColumn("headers", F.from_json("headers", HEADERS_TYPE))
+    return _start(passed.withColumn("headers", F.from_json("headers", HEADERS_TYPE)), write, asked)
+
+
+def _start(
+    outgoing: DataFrame, write: Callable[[DataFrame, int], None], asked: argparse.Namespace
+) -> StreamingQuery:
     writer = outgoing.writeStream.foreachBatch(write).trigger(processingTime=asked.trigger)
     return writer.option("checkpointLocation", str(asked.folder / "checkpoint")).start()
 
