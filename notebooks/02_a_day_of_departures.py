@@ -318,7 +318,7 @@ print("exit code", main(["run", "--config", str(config)], out=lines))
 # ### Metrics
 #
 # A job keeps the figures of each batch of the last day beside its checkpoint. `read_batches` returns them, also while the job runs.
-# (With `metrics: {port: 9108}` in the config, a running job also serves its figures to Prometheus.)
+# (A running job also serves its figures to Prometheus.)
 #
 # A batch that releases nothing has no lateness; in the picture it has the bar 0.
 

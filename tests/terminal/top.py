@@ -84,7 +84,7 @@ def svg() -> str:
         patch.dict("os.environ", WHEEL_UDF_STATE=folder),
     ):
         verbs = ("acts", "history", "pending", "cancel")
-        with served(f"{folder}/checkpoint", verbs, _Questions(), {}, job.status):
+        with served(f"{folder}/checkpoint", verbs, _Questions(), {}, job):
             return asyncio.run(_drawn(job, clock))
 
 

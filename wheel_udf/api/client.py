@@ -92,11 +92,12 @@ def serve_page(place: Place, arguments: Mapping[str, Any], begun: Callable[[Sequ
             first = response.readline()
         except (OSError, HTTPException):  # it ended at this moment
             return False
-        if response.status != _OK:
-            raise RefusedError.of_json(first)
-        begun(json.loads(first)["lines"])
-        with suppress(OSError, HTTPException):
-            response.read()
+        with response:  # it holds the connection open
+            if response.status != _OK:
+                raise RefusedError.of_json(first)
+            begun(json.loads(first)["lines"])
+            with suppress(OSError, HTTPException):
+                response.read()
     return True
 
 

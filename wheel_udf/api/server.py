@@ -13,6 +13,7 @@
     GET  /v1/job       what this is: name, mode, checkpoint, version, the verbs
     GET  /v1/status    how it is now: its metrics, the line of its last batch, whether it is healthy
     GET  /v1/openapi.json    the interface as OpenAPI; without a token
+    GET  /metrics, /healthz  for those who watch the job; without a token (wheel_udf.api.watch_handler)
 
 A question names the checkpoint that it is about in ``Wheel-Checkpoint``; another job, which has got the port since,
 refuses it (409). The token is 256 random bits and new with each run.
@@ -29,14 +30,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 from urllib.parse import quote
 
 from wheel_udf.api.answer import Answer, RefusedError, parts_of
-from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT, SERVER
+from wheel_udf.api.http_server import HttpServer
+from wheel_udf.api.watch_handler import WatchHandler
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT
 from wheel_udf.common.secrets import hide, hide_from_now_on
-from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
+from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import USER_FAULT, explain
 
 _MOST_BYTES: Final = 4_000_000
@@ -55,7 +57,6 @@ class Job:
         ask: Answers a question: verb and arguments.
         ask_arrow: Likewise, with the rows as an Arrow stream.
         openapi: The interface as an OpenAPI document.
-        status: What ``GET /v1/status`` returns.
         page: Serves a page while the context is open, by the arguments of the verb ``ui``; yields the lines to print.
     """
 
@@ -64,12 +65,11 @@ class Job:
     ask: Callable[[str, Mapping[str, Any]], Answer]
     ask_arrow: Callable[[str, Mapping[str, Any]], bytes]
     openapi: Mapping[str, Any]
-    status: Callable[[], Mapping[str, Any]]
     page: Callable[[Mapping[str, Any]], AbstractContextManager[Sequence[str]]]
 
 
 class ApiServer:
-    """Answers questions to a running job; its port is bound when it is made.
+    """The server of a running job; its port is bound when it is made.
 
     Args:
         address: The address to listen on.
@@ -83,9 +83,7 @@ class ApiServer:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        self._server = HttpServer(
-            address, port, "wheel-api", purpose="questions to the job", field="api.port"
-        )
+        self._server = HttpServer(address, port)
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         hide_from_now_on(self.token)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="wheel-question")
@@ -101,10 +99,15 @@ class ApiServer:
         """The address as a URL without a path."""
         return self._server.url
 
-    def serve(self, job: Job) -> None:
-        """Begins to answer."""
+    def serve(self, meter: Meter) -> None:
+        """Begins to serve metrics and health."""
+        self._server.serve(type("Handler", (WatchHandler,), {"meter": meter}))
+
+    def answer(self, job: Job, meter: Meter) -> None:
+        """Begins to answer questions, too."""
         shared = {
             "job": job,
+            "meter": meter,
             "token": self.token,
             "pool": self._pool,
             "room": threading.BoundedSemaphore(_AT_ONCE + _MOST_WAITING),
@@ -154,34 +157,31 @@ def _hang_up(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    timeout = SLOWEST_CLIENT_S
-    server_version, sys_version = SERVER, ""
+class _Handler(WatchHandler):
     job: Job
     token: str
     pool: ThreadPoolExecutor
     room: threading.BoundedSemaphore
     held: _Held
 
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+    def get(self, path: str) -> None:
         if path == f"{ROOT}openapi.json":
-            self._answer(200, json.dumps(self.job.openapi).encode())
+            self.answer(200, json.dumps(self.job.openapi).encode())
         elif path not in (f"{ROOT}job", f"{ROOT}status"):
-            there = "GET /v1/job, GET /v1/status, POST /v1/VERB"
-            self._refuse(404, RefusedError(f"there is no such address: {there}", USER_FAULT))
+            there = "GET /metrics, /healthz, /v1/job, /v1/status, POST /v1/VERB"
+            self.refuse(404, RefusedError(f"there is no such address: {there}", USER_FAULT))
         elif self._may_ask():
-            found = self.job.about if path == f"{ROOT}job" else self.job.status()
-            self._answer(200, json.dumps(found).encode())
+            found = self.job.about if path == f"{ROOT}job" else self.meter.status()
+            self.answer(200, json.dumps(found).encode())
 
-    def do_POST(self) -> None:
-        verb = self.path.removeprefix(ROOT)
+    def post(self, path: str) -> None:
+        verb = path.removeprefix(ROOT)
         if not self._may_ask():
             return
-        if not self.path.startswith(ROOT) or verb not in (*self.job.verbs, PAGE):
+        if not path.startswith(ROOT) or verb not in (*self.job.verbs, PAGE):
             names = ", ".join(self.job.verbs)
-            self._refuse(
-                404, RefusedError(f"the job answers no such question: {self.path}; rule: {names}", USER_FAULT)
+            self.refuse(
+                404, RefusedError(f"the job answers no such question: {path}; rule: {names}", USER_FAULT)
             )
             return
         arguments = self._arguments()
@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._serve_page(arguments)
             return
         if not self.room.acquire(blocking=False):
-            self._refuse(503, RefusedError("too many questions wait for an answer; hint: try again later", 1))
+            self.refuse(503, RefusedError("too many questions wait for an answer; hint: try again later", 1))
             return
         try:
             self._ask(verb, arguments)
@@ -207,9 +207,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse_because(error)
         else:
             if is_arrow:
-                self._answer(200, found, ARROW)
+                self.answer(200, found, ARROW)
             else:
-                self._answer(200, found.to_json().encode())
+                self.answer(200, found.to_json().encode())
 
     def _serve_page(self, arguments: Mapping[str, Any]) -> None:
         with self.held.holding(self.connection), ExitStack() as stack:
@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse_because(error)
                 return
             with suppress(OSError):  # the client has hung up, or this job has
-                self._begin(200, JSON)
+                self.begin(200, JSON)
                 self.wfile.write(json.dumps({"lines": list(lines)}).encode() + b"\n")
                 self.connection.settimeout(None)
                 self.rfile.read(1)  # nothing comes but the end
@@ -229,16 +229,16 @@ class _Handler(BaseHTTPRequestHandler):
         refusal = RefusedError(
             hide(failure.sentence), failure.exit_code, type(error).__name__, _hidden(parts_of(error))
         )
-        self._refuse(400 if failure.exit_code == USER_FAULT else 500, refusal)
+        self.refuse(400 if failure.exit_code == USER_FAULT else 500, refusal)
 
     def _may_ask(self) -> bool:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ").encode(errors="replace")
         if not hmac.compare_digest(given, self.token.encode()):
-            self._refuse(401, RefusedError("the token is missing or is not that of this run", USER_FAULT))
+            self.refuse(401, RefusedError("the token is missing or is not that of this run", USER_FAULT))
             return False
         about = self.headers.get(CHECKPOINT)
         if about is not None and about != quote(self.job.about["checkpoint"]):
-            self._refuse(409, RefusedError("this job has another checkpoint", USER_FAULT))
+            self.refuse(409, RefusedError("this job has another checkpoint", USER_FAULT))
             return False
         return True
 
@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             length = -1
         if not 0 <= length <= _MOST_BYTES:
-            self._refuse(413, RefusedError(f"Content-Length: 0 to {_MOST_BYTES}", USER_FAULT))
+            self.refuse(413, RefusedError(f"Content-Length: 0 to {_MOST_BYTES}", USER_FAULT))
             return None
         content = self.rfile.read(length)
         try:
@@ -257,28 +257,9 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            self._refuse(400, RefusedError("the arguments are not a JSON object", USER_FAULT))
+            self.refuse(400, RefusedError("the arguments are not a JSON object", USER_FAULT))
             return None
         return found
-
-    def _refuse(self, code: int, refusal: RefusedError) -> None:
-        self.close_connection = True  # the rest of the request may not have been read
-        self._answer(code, refusal.to_json().encode())
-
-    def _answer(self, code: int, content: bytes, kind: str = JSON) -> None:
-        self._begin(code, kind, len(content))
-        self.wfile.write(content)
-
-    def _begin(self, code: int, kind: str, length: int | None = None) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        if length is not None:
-            self.send_header("Content-Length", str(length))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
-        """Nothing: the lines of a run are those of its batches."""
 
 
 def _hidden(parts: Mapping[str, str]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> int:
     """
     with leases_of(config) as leases, closing(Phases(print_line, sys.stderr)) as phases:
         print_line = phases.around(print_line)
-        _check_ports(config)
+        check_port(config)
         phases.begin("starting Spark")
         import_module("pyspark.sql")  # before the other thread, which imports more of it
         with loading(_PROGRAM), session(config.name, config.checkpoint, phases):
@@ -100,8 +100,13 @@ def _load(module: str) -> None:
         import_module(module)
 
 
-def _check_ports(config: AnyConfig) -> None:
-    if config.metrics is not None or config.api.address_is_chosen:
-        from wheel_udf.job.metering import check_ports
+def check_port(config: AnyConfig) -> None:
+    """Checks that a run could listen where the config says.
 
-        check_ports(config)
+    Raises:
+        ConfigError: The port is in use, or the address is not one of this machine.
+    """
+    if config.api.address_is_chosen:
+        from wheel_udf.api.http_server import HttpServer
+
+        HttpServer(config.api.address, config.api.port).close()

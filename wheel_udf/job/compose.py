@@ -98,10 +98,10 @@ def compose(
     run: dict[str, Any] = {"checkpoint": config.checkpoint, "name": config.name, "lease_of": lease_of}
     if isinstance(config, TieredConfig):
         what = tiered_wheel_of(config, until_ms)
-        outlet = Outlet(destinations, rejects, observes=config.metrics is not None)
+        outlet = Outlet(destinations, rejects, observes=config.metrics.observed)
         return partial(start_tiered, sources["source"], what, outlet=outlet, **run)
     scheduled = frame_of(config, sources, until_ms)
-    if config.metrics is not None:
+    if config.metrics.observed:
         scheduled = observed(scheduled)
     return partial(deliver, scheduled, destinations=destinations, rejects=rejects, **run)
 

@@ -23,6 +23,7 @@ from wheel_udf.common.names import KAFKA_SERVERS
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.delivery.progress import duration_text
 from wheel_udf.job import kafka_options
+from wheel_udf.job.begin import check_port
 from wheel_udf.job.compose import (
     check_config_checkpoint,
     columns_of,
@@ -30,11 +31,9 @@ from wheel_udf.job.compose import (
     sink_of,
     sources_of,
 )
-from wheel_udf.job.metering import check_ports
 from wheel_udf.job.models.api import ApiConfig
 from wheel_udf.job.models.bounds import ContractConfig, DeliveryConfig
 from wheel_udf.job.models.levels import LevelsConfig
-from wheel_udf.job.models.metrics import MetricsConfig
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig, StreamConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig, TieredConfig, path_of
 from wheel_udf.job.models.service import dead_letters_of
@@ -63,7 +62,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     Raises:
         WheelError: The job could not run.
     """
-    check_ports(config)
+    check_port(config)
     with session(config.name) as spark:
         sources = sources_of(spark, config)
         check_destinations(spark, config, shape_of(facts_of(frame_of(config, sources, until_ms))))
@@ -207,8 +206,6 @@ def report(config: AnyConfig, until_ms: int | None, sources: list[str], batches:
     for pattern, sink in config.destinations.items():
         yield f"  destination   {pattern} -> {_sink_text(sink)}"
     yield f"  rejects       {_sink_text(config.rejects, always_created=True)}"
-    if config.metrics is not None:
-        yield f"  metrics       {metrics_text(config.metrics)}"
     if (answers := api_text(config.api)) is not None:
         yield f"  api           {answers}"
     yield f"  checkpoint    {config.checkpoint}: {batches}"
@@ -217,19 +214,12 @@ def report(config: AnyConfig, until_ms: int | None, sources: list[str], batches:
     yield from geometry_table(wheel)
 
 
-def metrics_text(metrics: MetricsConfig) -> str:
-    """Returns where metrics and health are served."""
-    port = metrics.port or "any free port"
-    unhealthy = duration_text(metrics.unhealthy_after_ms)
-    return f"/metrics and /healthz on {metrics.address}, {port}; unhealthy after {unhealthy}"
-
-
 def api_text(api: ApiConfig) -> str | None:
-    """Returns where the job answers questions; None if that is the default."""
+    """Returns where the job serves metrics and answers questions; None if that is the default."""
     if not api.enabled:
-        return "off: the verbs start a Spark of their own"
-    port = api.port or "any free port"
-    return f"on {api.address}, {port}, to who has the token" if api.address_is_chosen else None
+        return "off: no metrics, and the verbs start a Spark of their own"
+    where = f"on {api.address}, {api.port or 'any free port'}"
+    return f"{where}: /metrics, /healthz; questions with the token" if api.address_is_chosen else None
 
 
 def delivery_text(delivery: DeliveryConfig) -> str:

@@ -55,6 +55,7 @@ _REFUSAL: Final = {
 
 
 _JOB: Final = "what the job is: name, mode, checkpoint, version, process, and the verbs that it answers"
+_TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _STATUS: Final = (
     "how the job is now: at_ms, unhealthy (why, or null), last (line of its last batch), samples (metrics)"
 )
@@ -65,7 +66,7 @@ def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Questions to a running wheel-udf job",
+            "title": "A running wheel-udf job",
             "version": wheel_udf.__version__,
             "description": "The token and the address are in the job's file (docs/api-http.md).",
         },
@@ -73,6 +74,12 @@ def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
         "paths": {
             f"{ROOT}job": {"get": _get("job", _JOB, "The job.")},
             f"{ROOT}status": {"get": _get("status", _STATUS, "The state of the job.")},
+            "/metrics": {
+                "get": _watch("metrics", "metrics for Prometheus", "501", "prometheus-client is missing.")
+            },
+            "/healthz": {
+                "get": _watch("healthz", "whether the job is healthy", "503", "It is not; the reason.")
+            },
             **{f"{ROOT}{verb}": {"post": _post(verb)} for verb in verbs},
         },
         "components": {
@@ -91,6 +98,15 @@ def _get(name: str, summary: str, text: str) -> dict[str, Any]:
             "401": _refused("The token is wrong."),
         },
     }
+
+
+def _watch(name: str, summary: str, otherwise: str, text: str) -> dict[str, Any]:
+    """An address without a token."""
+    responses = {
+        "200": {"description": "Text.", "content": _TEXT},
+        otherwise: {"description": text, "content": _TEXT},
+    }
+    return {"operationId": name, "summary": summary, "security": [], "responses": responses}
 
 
 def _post(verb: str) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Lets a run answer questions about itself (:mod:`wheel_udf.api`): the verbs about pending entries.
+"""Lets a run serve its metrics and answer questions about itself (:mod:`wheel_udf.api`): the verbs about pending
+entries.
 
 The arguments of a question are those of the command line, by their names without dashes: ``{"where": "...", "dry_run":
 true}``. ``verbs.toml`` is the one declaration of both. Instants are ISO texts or UTC epoch ms, a rate a text such as
@@ -42,14 +43,15 @@ _ZONE: Final = "spark.sql.session.timeZone"
 def answering(
     spark: SparkSession, config: AnyConfig, meter: Meter, print_line: PrintLine
 ) -> Iterator[Callable[[], None]]:
-    """Yields what lets the job answer from then on, to the end of the context; a second call does nothing. Call it when
-    the query has started: a question needs a checkpoint.
+    """Serves metrics and health, and yields what lets the job answer questions from then on, to the end of the context;
+    a second call does nothing. Call it when the query has started: a question needs a checkpoint.
 
     Args:
         spark: The session of the run.
         config: The config of the job.
         meter: The meter of the run.
-        print_line: Takes a line if the token cannot be written, without which nobody can ask.
+        print_line: Takes a line with the addresses, if the config chooses where; and a line if the token cannot be
+            written, without which nobody can ask.
 
     Raises:
         ConfigError: The port is in use.
@@ -59,6 +61,9 @@ def answering(
         return
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(contextlib.closing(ApiServer(config.api.address, config.api.port)))
+        server.serve(meter)
+        if config.api.address_is_chosen:
+            print_line(f"metrics at {server.url}/metrics, health at {server.url}/healthz")
         begun: list[Place] = []
 
         def begin() -> None:
@@ -70,12 +75,12 @@ def answering(
                 except (OSError, RuntimeError) as fault:  # no home, or one that cannot be written
                     print_line(f"the job answers no questions: its token cannot be written ({fault})")
                 else:
-                    server.serve(_job(spark, config, meter, place))
+                    server.answer(_job(spark, config, place), meter)
 
         yield begin
 
 
-def _job(spark: SparkSession, config: AnyConfig, meter: Meter, place: Place) -> Job:
+def _job(spark: SparkSession, config: AnyConfig, place: Place) -> Job:
     questions, verbs = Questions(spark, config), verbs_of(config)
     about = {
         "name": config.name,
@@ -86,9 +91,7 @@ def _job(spark: SparkSession, config: AnyConfig, meter: Meter, place: Place) -> 
         "host": place.host,
         "verbs": verbs,
     }
-    return Job(
-        about, ASKED, questions.answer, questions.arrow, openapi_of(verbs), meter.status, questions.page
-    )
+    return Job(about, ASKED, questions.answer, questions.arrow, openapi_of(verbs), questions.page)
 
 
 def verbs_of(config: AnyConfig) -> list[str]:

@@ -1,14 +1,14 @@
 """Metrics: what a running job reports about itself, to Prometheus, to a health check, to its log and to a page.
 
 In: the report of each batch (:class:`~wheel_udf.delivery.BatchReport`), the progress that Spark reports after it, and
-the clock. Out: metrics and health over HTTP, one line for each batch in a log beside the checkpoint. Nothing here
-decides what a batch does::
+the clock. Out: metrics and health, which :mod:`wheel_udf.api` serves, and one line for each batch in a log beside the
+checkpoint. Nothing here decides what a batch does::
 
     delivery: on_batch --BatchReport--.                    .--> batch_log      <checkpoint>-batches/ --> read_batches
                                        >-- Meter -- line --<
     Spark: StreamingQueryProgress ----'      |             '--> log: json      the same line on standard output
                                              |
-                                             '--> exporter    /metrics (Prometheus), /healthz
+                                             '--> exporter    text for Prometheus
 
     names       every metric, as metrics.toml declares it: type, unit, labels, one sentence
     lines       the line of a batch: the one declaration of its members
@@ -17,7 +17,7 @@ decides what a batch does::
     figures     the samples of all metrics at an instant
     health      whether a job is healthy
     listener    passes Spark's progress to the meter
-    exporter    HTTP: /metrics, /healthz
+    exporter    the metrics as text for Prometheus
 
 **The line of a batch.** One JSON object, the same in the batch log and with ``log: json``. Instants are UTC epoch ms;
 a member that does not apply is null:

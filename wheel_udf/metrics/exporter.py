@@ -1,13 +1,7 @@
-"""Serves metrics and health over HTTP: ``/metrics`` for Prometheus, ``/healthz`` for a supervisor; extra ``metrics``.
+"""Metrics in the text format of Prometheus; needs the extra ``metrics``.
 
-::
-
-    GET /metrics    200, the text format of Prometheus (or OpenMetrics, if the client requests it)
-    GET /healthz    200 "ok", or 503 and the reason as text
-    other paths     404
-
-The port is bound when the object is made, so a port that is in use stops a job before it starts. Requests are answered
-on threads of their own, from figures that are in memory: a scrape reads neither Spark nor the store.
+Figures are in memory: a scrape reads neither Spark nor the store. A query without a job has its figures in a registry
+of its own: ``registry.register(Samples(meter))``.
 """
 
 from __future__ import annotations
@@ -15,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -26,64 +21,23 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from wheel_udf.metrics.figures import Spent, Value
-from wheel_udf.metrics.http_server import SLOWEST_CLIENT_S, HttpServer
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.metrics.names import LATENESS_BOUNDS_S, METRICS
 from wheel_udf.wheel.lateness import LatenessHistogram
 
 
-class Exporter:
-    """An HTTP server for the metrics and the health of one run.
+def exposition(meter: Meter, accept: str) -> tuple[str, bytes]:
+    """Returns the metrics of a run and of this process as (content type, content), in the format that a client accepts.
 
     Args:
-        address: The address to listen on.
-        port: The port; 0 takes any free one.
-
-    Raises:
-        ConfigError: The port is in use, or the address is not one of this machine.
+        meter: The meter of the run.
+        accept: The header ``Accept`` of the request.
     """
-
-    def __init__(self, address: str, port: int) -> None:
-        self._server = HttpServer(address, port, "wheel-metrics", purpose="metrics", field="metrics.port")
-
-    @property
-    def url(self) -> str:
-        """The address of the server, without a path."""
-        return self._server.url
-
-    def serve(self, meter: Meter) -> None:
-        """Begins to answer requests."""
-        registry = CollectorRegistry()
-        registry.register(Samples(meter))
-        ProcessCollector(registry=registry)
-        self._server.serve(type("Handler", (_Handler,), {"registry": registry, "meter": meter}))
-
-    def close(self) -> None:
-        """Stops answering and frees the port."""
-        self._server.close()
-
-
-class _Handler(MetricsHandler):
-    timeout = SLOWEST_CLIENT_S
-    meter: Meter
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            super().do_GET()
-        elif path == "/healthz":
-            reason = self.meter.unhealthy_reason()
-            self._answer(200 if reason is None else 503, reason or "ok")
-        else:
-            self._answer(404, "/metrics or /healthz")
-
-    def _answer(self, code: int, text: str) -> None:
-        content = f"{text}\n".encode()
-        self.send_response(code)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+    registry = CollectorRegistry()
+    registry.register(Samples(meter))
+    ProcessCollector(registry=registry)
+    encode, kind = choose_encoder(accept)
+    return kind, encode(registry)
 
 
 _FAMILIES: Final[Mapping[str, Any]] = {

@@ -72,7 +72,7 @@ def test_only_an_order_that_is_neither_paid_nor_cancelled_in_time_is_to_be_close
         {"order": "gone", "what": "cancelled", "at": at("10:20:00")},
         {"order": "nobodys", "what": "paid", "at": at("10:20:00")},
     )
-    assert case.run("11:00:00", "run", "--set", "metrics.port=0", "--set", "log=json") == 0, case.err
+    assert case.run("11:00:00", "run", "--set", "metrics.observed=true", "--set", "log=json") == 0, case.err
     printed = [json.loads(line) for line in case.out.splitlines() if line.startswith("{")]
     assert [sum(line[name] for line in printed) for name in ("received", "fired", "ended", "rejected")] == [
         10,

@@ -136,7 +136,7 @@ def test_a_tiered_job_starts_in_its_own_mode_with_its_own_store_alone(job: Job, 
     leave_a_killed_first_start(job.folder / "checkpoint")
     store = SlotStore.open(spark, str(job.folder / "store"), LAYOUT, create=True)
     require_the_table_that_was_read(job, store)
-    assert job("run", metrics={"port": 0}) == (0, "")
+    assert job("run", metrics={"observed": True}) == (0, "")
     assert job.fired() == ["a", "now"]
     lines = read_batches(str(job.folder / "checkpoint"), 0)
     assert {line["query"] for line in lines} == {"intake", "wheel"}

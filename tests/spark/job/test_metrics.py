@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ from tests.command_line import say
 from wheel_udf.job import loader
 from wheel_udf.job.begin import run
 from wheel_udf.metrics.batch_log import read_batches
-from wheel_udf.metrics.exporter import Exporter
 
 COMMANDS: list[dict[str, Any]] = [
     {"schedule_id": "past", "deliver_at": "2020-01-01T00:00:00Z", "value": "1"},
@@ -54,7 +54,8 @@ def configured(folder: Path, **changes: Any) -> Path:
         "rejects": {"sink": "json", "path": str(folder / "bad")},
         "trigger": "0 seconds",
         "checkpoint": str(folder / "state"),
-        "metrics": {"port": 0},
+        "metrics": {"observed": True},
+        "api": {"address": "localhost"},
     }
     file = folder / "job.yml"
     file.write_text(yaml.safe_dump(settings | changes))
@@ -139,7 +140,7 @@ def test_a_running_job_is_scraped_over_http(spark: SparkSession, tmp_path: Path,
     assert run(loader.load(configured(tmp_path)), None, job) == 0
     found = job.samples
 
-    assert job.lines[0].startswith("metrics at http://127.0.0.1:")
+    assert job.lines[0].startswith("metrics at http://")
     assert job.health == (200, "ok\n")
     assert found[f"wheel_info{{processing}}{{direct}}{{metered}}{{{wheel_udf.__version__}}}"] == 1
     assert found["wheel_healthy"] == 1
@@ -186,7 +187,9 @@ def test_with_json_lines_each_batch_is_the_object_of_the_batch_log(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     send(tmp_path, COMMANDS)
-    code, out, err = say(configured(tmp_path, log="json", metrics=None), "run", "--trigger", "available-now")
+    code, out, err = say(
+        configured(tmp_path, log="json", api={"enabled": False}), "run", "--trigger", "available-now"
+    )
 
     assert code == 0, err
     printed = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
@@ -199,15 +202,12 @@ def test_with_json_lines_each_batch_is_the_object_of_the_batch_log(
 
 @pytest.mark.parametrize("verb", ["run", "dry-run"])
 def test_a_port_in_use_stops_the_job_before_it_starts(spark: SparkSession, tmp_path: Path, verb: str) -> None:
-    other = Exporter("127.0.0.1", 0)
-    try:
-        port = int(other.url.rpartition(":")[2])
-        code, out, err = say(configured(tmp_path, metrics={"port": port}), verb)
-    finally:
-        other.close()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, out, err = say(configured(tmp_path, api={"port": port}), verb)
 
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"error: the port for metrics cannot be opened (Address already in use): metrics.port = {port}; "
+        f"error: the port of the job cannot be opened (Address already in use): api.port = {port}; "
     )
     assert not (tmp_path / "state").exists()

@@ -17,11 +17,11 @@ import pytest
 
 from tests.documents import blocks
 from tests.unit.api.served import served, stream_of
+from tests.unit.metrics.jobs import meter
 from wheel_udf.api import client
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.job import Job as RunningJob
 from wheel_udf.api.place import Place
-from wheel_udf.api.server import ApiServer
 from wheel_udf.common.errors import ActError, ConfigError, WheelError
 from wheel_udf.common.secrets import hide_from_now_on
 
@@ -68,8 +68,8 @@ def asked() -> Asked:
 @pytest.fixture
 def place(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
-    openapi, status = {"openapi": "3.1.0"}, lambda: {"at_ms": 5}
-    with served(str(tmp_path / "check point"), VERBS, asked, openapi, status, asked.page) as place:
+    openapi = {"openapi": "3.1.0"}
+    with served(str(tmp_path / "check point"), VERBS, asked, openapi, meter(), asked.page) as place:
         yield place
 
 
@@ -223,14 +223,6 @@ def test_a_job_that_ends_while_it_answers_is_not_taken_for_one_that_rests(
     assert asked.questions == [("cancel", {})]
 
 
-def test_a_port_in_use_is_a_fault_of_the_config() -> None:
-    with (
-        closing(ApiServer("127.0.0.1", 0)) as first,
-        pytest.raises(ConfigError, match=r"cannot be opened.*api\.port"),
-    ):
-        ApiServer("127.0.0.1", first.address[1])
-
-
 def test_a_page_is_served_until_its_reader_hangs_up(place: Place, asked: Asked) -> None:
     def begun(lines: Sequence[str]) -> None:
         assert lines == ["http://127.0.0.1:1/"]
@@ -253,7 +245,7 @@ def test_the_end_of_the_job_ends_its_pages_and_tells_their_readers(
         assert client.serve_page(place, {}, lambda _: is_there.set())
         has_ended.set()
 
-    with served(str(tmp_path), VERBS, asked, {}, dict, asked.page) as place:
+    with served(str(tmp_path), VERBS, asked, {}, meter(), asked.page) as place:
         threading.Thread(target=look, daemon=True).start()
         assert is_there.wait(30)
     assert asked.closed.is_set()  # closed before the server's end, which the job's session follows

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.schema import interface
+from tests.unit.metrics.jobs import meter
 from wheel_udf.api.answer import Answer
 from wheel_udf.api.server import ApiServer, Job
 from wheel_udf.common.errors import ActError
@@ -57,9 +58,8 @@ def test_a_generated_client_asks_and_is_refused(made: str) -> None:
     client_of = importlib.import_module(made).AuthenticatedClient
     about, verbs = {"name": "x", "checkpoint": "/x"}, ["pending", "cancel", "move"]
     with closing(ApiServer("127.0.0.1", 0)) as server:
-        server.serve(
-            Job(about, verbs, answer, lambda _verb, _arguments: b"", {}, dict, lambda _: nullcontext([]))
-        )
+        job = Job(about, verbs, answer, lambda _verb, _arguments: b"", {}, lambda _: nullcontext([]))
+        server.answer(job, meter())
         with client_of(base_url=server.url, token=server.token) as client:
 
             def ask(verb: str, **arguments: Any) -> Any:

@@ -52,7 +52,7 @@ def top(questions: Questions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     job = meter()
     job.on_batch(report(3, pending=5))
     verbs = ("acts", "history", "pending", "cancel")
-    with served(str(tmp_path / "checkpoint"), verbs, questions, {}, job.status):
+    with served(str(tmp_path / "checkpoint"), verbs, questions, {}, job):
         yield Top(Job.connect("orders"), every_s=3_600)
 
 

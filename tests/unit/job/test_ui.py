@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.api.served import served
 from tests.unit.job.test_top_screen import Questions
+from tests.unit.metrics.jobs import meter
 from wheel_udf.job import asking, ui
 from wheel_udf.job.arguments import parse
 from wheel_udf.job.cli import main
@@ -93,7 +94,7 @@ def test_a_job_on_another_machine_does_not_serve_the_page_there(
     def leave(line: str) -> None:
         raise KeyboardInterrupt(line)
 
-    with served(str(tmp_path / "job"), ["pending"], Questions(), {}, dict, page):
+    with served(str(tmp_path / "job"), ["pending"], Questions(), {}, meter(), page):
         assert asking.was_done(asked, leave)
         monkeypatch.setattr("socket.gethostname", lambda: "laptop")
         assert not asking.was_done(asked, leave)

@@ -1,4 +1,4 @@
-"""The section ``api``: where a running job answers questions about itself."""
+"""The section ``api``: where a running job serves its metrics and answers questions about itself."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from wheel_udf.job.models.values import Text
 
 
 class ApiConfig(Section):
-    """A running job answers the verbs pending, cancel, ... itself, over HTTP from the driver, to who has its token."""
+    """The HTTP server of a running job: /metrics and /healthz for all, pending, cancel, ... for who has its token."""
 
     enabled: StrictBool = True
-    """Without it, each of these verbs starts a Spark of its own."""
+    """false: no metrics and no health, and each of these verbs starts a Spark of its own."""
 
     port: StrictInt = Field(0, ge=0, le=65_535)
-    """The port. Default: any free one; the verbs find it."""
+    """The port. Default: any free one; the verbs find it, Prometheus needs a fixed one."""
 
     address: Text = "127.0.0.1"
-    """Default: this machine only. It is plain HTTP with a token: let only your network reach another one."""
+    """Default: this machine only. 0.0.0.0: all. It is plain HTTP: let only your network reach another one."""
 
     @property
     def address_is_chosen(self) -> bool:
-        """Whether the place may be taken, or not be one of this machine."""
-        return self.port != 0 or self.address != "127.0.0.1"
+        """Whether it listens at a place that may be taken, or not be one of this machine."""
+        return self.enabled and (self.port != 0 or self.address != "127.0.0.1")

@@ -1,21 +1,22 @@
-"""The section ``metrics``: metrics and health over HTTP."""
+"""The section ``metrics``: what the metrics of a job depend on. Section ``api`` says where they are served."""
 
 from __future__ import annotations
 
-from pydantic import Field, StrictInt
+from typing import ClassVar
+
+from pydantic import Field, StrictBool
 
 from wheel_udf.job.models.section import Section
-from wheel_udf.job.models.values import PositiveMs, Text, as_written
+from wheel_udf.job.models.values import PositiveMs
 
 
 class MetricsConfig(Section):
-    """Metrics for Prometheus (/metrics) and the health of the job (/healthz), over HTTP from the driver."""
+    """The health of the job, and its figures elsewhere. /metrics and /healthz are served at api.port."""
 
-    port: StrictInt = Field(ge=0, le=65_535)
-    """The port. 0: any free one, which the first line of the run names."""
+    not_here: ClassVar = dict.fromkeys(("port", "address"), "metrics are served at api.port and api.address")
 
-    address: Text = "127.0.0.1"
-    """Default: this machine only; 0.0.0.0: all addresses. There is no login: let only your network reach it."""
+    unhealthy_after_ms: PositiveMs | None = Field(None, alias="unhealthy_after")
+    """Unhealthy if the oldest due entry is later, or no batch ends for so long. Default: 5 minutes, or two triggers."""
 
-    unhealthy_after_ms: PositiveMs = Field(as_written("5 minutes"), alias="unhealthy_after")
-    """Unhealthy if the oldest due entry is later, or no batch has ended for so long. Longer than the trigger."""
+    observed: StrictBool = False
+    """true: the figures of each batch are in Spark's progress reports, too, as of wheel_udf.observed."""

@@ -113,10 +113,11 @@ def _rejects_are_not_served(rejects: RejectsConfig) -> Faults:
 
 
 @looks_at(metrics="unhealthy_after")
-def _health_allows_for_the_trigger(metrics: MetricsConfig | None, trigger_ms: int | None) -> Faults:
-    if metrics is None or trigger_ms is None or metrics.unhealthy_after_ms > trigger_ms:
+def _health_allows_for_the_trigger(metrics: MetricsConfig, trigger_ms: int | None) -> Faults:
+    after_ms = metrics.unhealthy_after_ms
+    if after_ms is None or trigger_ms is None or after_ms > trigger_ms:
         return
-    what, value = "the job would always be unhealthy", f"{metrics.unhealthy_after_ms} ms"
+    what, value = "the job would always be unhealthy", f"{after_ms} ms"
     rule = f"longer than trigger, {trigger_ms} ms"
     yield fault_at("metrics", "unhealthy_after", what=what, value=value, rule=rule)
 
@@ -158,11 +159,11 @@ class JobConfig(Section):
     restarts: RestartsConfig = all_defaults(RestartsConfig)
     """New starts of the query after a failure."""
 
-    metrics: MetricsConfig | None = None
-    """Metrics and health over HTTP. Default: none."""
+    metrics: MetricsConfig = all_defaults(MetricsConfig)
+    """When the job is unhealthy."""
 
     api: ApiConfig = all_defaults(ApiConfig)
-    """Where the running job answers the verbs."""
+    """Where the running job serves metrics and health, and answers the verbs."""
 
     log: Literal["text", "json"] = "text"
     """How a run prints its batches: a line to read, or a JSON object."""

@@ -1,4 +1,4 @@
-"""A small HTTP server of the standard library, for metrics and for questions to a running job."""
+"""A small HTTP server of the standard library: that of a running job."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any, Final
+from typing import Any
 
 from wheel_udf.common.errors import ConfigError
-
-SLOWEST_CLIENT_S: Final = 10.0
-"""A client that sends nothing for so long is hung up on."""
 
 
 class HttpServer:
@@ -21,28 +18,24 @@ class HttpServer:
     Args:
         address: The address to listen on.
         port: The port; 0 takes any free one.
-        name: The name of the thread.
-        purpose: What it serves, for errors.
-        field: The setting of the port.
 
     Raises:
         ConfigError: The port is in use, or the address is not one of this machine.
     """
 
-    def __init__(self, address: str, port: int, name: str, *, purpose: str, field: str) -> None:
+    def __init__(self, address: str, port: int) -> None:
         try:
             family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
             server = type("Server", (_Server,), {"address_family": family})
             self._server: ThreadingHTTPServer = server(place[:2], BaseHTTPRequestHandler)
         except OSError as fault:
             raise ConfigError(
-                f"the port for {purpose} cannot be opened ({fault.strerror or fault})",
-                field=field,
+                f"the port of the job cannot be opened ({fault.strerror or fault})",
+                field="api.port",
                 value=port,
                 rule=f"a free port of the address {address}",
                 hint="use another port or address; 0 takes any free port",
             ) from None
-        self._name = name
         self._thread: threading.Thread | None = None
 
     @property
@@ -58,12 +51,16 @@ class HttpServer:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def serve(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        """Begins to answer."""
+        """Begins to answer; a second call lets another handler answer from then on."""
         self._server.RequestHandlerClass = handler
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name=self._name, daemon=True, kwargs={"poll_interval": 0.1}
-        )
-        self._thread.start()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._server.serve_forever,
+                name="wheel-api",
+                daemon=True,
+                kwargs={"poll_interval": 0.1},
+            )
+            self._thread.start()
 
     def close(self) -> None:
         """Stops answering and frees the port."""
