@@ -51,7 +51,7 @@ class WatchHandler(BaseHTTPRequestHandler):
 
     def post(self, path: str) -> None:
         """Answers a question."""
-        self.refuse(503, RefusedError(f"not answered before the query of the job has started: {path}", 1))
+        self.refuse(503, RefusedError(f"the job answers no questions yet: {path}", 1))
 
     def _answer_metrics(self) -> None:
         if (missing := missing_package("prometheus_client", "metrics", "/metrics")) is not None:

@@ -101,7 +101,7 @@ def test_other_paths_are_not_answered_before_the_query_has_started(url: str, pat
     status, kind, text = get(url + path)
 
     assert (status, kind) == (503, "application/json")
-    assert "not answered before the query of the job has started" in text
+    assert "the job answers no questions yet: " in text
 
 
 def test_a_job_that_answers_questions_is_watched_at_the_same_port_without_a_token(job: Meter) -> None:
