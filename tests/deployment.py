@@ -43,7 +43,7 @@ def lines_of(text: str) -> dict[str, str]:
         for line in lines
         if line and not line.startswith("#")
     ]
-    return {key: value for key, value in pairs}
+    return dict(pairs)
 
 
 def bundle_job(target: str) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def settings() -> dict[str, dict[str, str]]:
     (cluster,) = bundle_job("classic")["job_clusters"]
     return {
         "spark.properties": lines_of(text_of("spark.properties")),
-        "kubernetes/spark-application.yaml": document("kubernetes/spark-application.yaml", "SparkApplication")[
-            "spec"
-        ]["sparkConf"],
+        "kubernetes/spark-application.yaml": document(
+            "kubernetes/spark-application.yaml", "SparkApplication"
+        )["spec"]["sparkConf"],
         "emr/configurations.json": emr["Properties"],
         "emr-serverless/start-job-run.json": serverless["applicationConfiguration"][0]["properties"],
         "databricks/databricks.yml": cluster["new_cluster"]["spark_conf"],

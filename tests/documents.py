@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))  # fmt: skip
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(path.relative_to(ROOT).as_posix() for folder in ("docs", "docs/platforms") for path in sorted((ROOT / folder).glob("*.md"))))  # fmt: skip
 LANGUAGES = {"bash", "python", "text", "yaml"}
 
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", flags=re.DOTALL | re.MULTILINE)

@@ -3,7 +3,7 @@
 ::
 
     README.md, CONTRIBUTING.md, CHANGELOG.md   ->  index.md, contributing.md, changelog.md
-    conf/*                                     ->  conf/<name>.md, the file as a code block
+    conf/*, conf/deploy/**                     ->  conf/<name>.md, the file as a code block
     wheel_udf/<room>/*.py                      ->  rooms/<room>.md, the docstrings of the room and of its modules
 """
 
@@ -39,9 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in TOP.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         _add(files, config, page, text if source.endswith(".md") else f"# License\n\n```text\n{text}\n```\n")
-    for path in sorted((ROOT / "conf").iterdir()):
+    for path in sorted((*(ROOT / "conf").iterdir(), *(ROOT / "conf" / "deploy").rglob("*"))):
         if path.is_file():
-            _add(files, config, f"conf/{path.name}.md", _listing(path))
+            _add(files, config, f"{path.relative_to(ROOT).as_posix()}.md", _listing(path))
     for room, modules in _rooms().items():
         _add(files, config, f"rooms/{room}.md", _room_page(room, modules))
     _add(files, config, "rooms/index.md", _room_index())
@@ -53,7 +53,7 @@ def _add(files: Files, config: MkDocsConfig, page: str, text: str) -> None:
 
 
 def _listing(path: Path) -> str:
-    language = {".yml": "yaml", ".xml": "xml"}.get(path.suffix, "text")
+    language = {".yml": "yaml", ".yaml": "yaml", ".json": "json", ".xml": "xml"}.get(path.suffix, "text")
     return f"# {path.name}\n\n```{language}\n{path.read_text(encoding='utf-8')}\n```\n"
 
 
@@ -108,7 +108,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     def link(found: re.Match[str]) -> str:
         text, target, anchor = found.groups()
         page_of = _page_of(posixpath.normpath(posixpath.join(base, target)))
-        return f"[{text}]({page_of}{anchor or ''})" if page_of else text
+        here = posixpath.dirname(page.file.src_uri) or "."
+        return f"[{text}]({posixpath.relpath(page_of, here)}{anchor or ''})" if page_of else text
 
     return _IMAGE.sub(r"![\1](\2)", _LINK.sub(link, markdown))
 

@@ -87,6 +87,16 @@ def test_what_spark_submit_was_told_stands_over_the_projects_file(tmp_path: Path
     assert loud(run.stderr) == []
 
 
+def test_the_settings_for_all_platforms_are_enough_with_the_jars_on_the_class_path(tmp_path: Path) -> None:
+    """As the manifest of the Spark operator has them: in cluster mode there is no pattern in spark.jars."""
+    jars = f"{sys.prefix}/jars/spark/*:{sys.prefix}/jars/s3/*"
+    class_path = ["--conf", "spark.jars=", "--conf", f"spark.driver.extraClassPath={jars}"]
+
+    run = _submit(tmp_path, ["--properties-file", "conf/deploy/spark.properties", *class_path])
+
+    assert run.stdout.splitlines() == ["rows 4", "partitions 4", "zone UTC"], run.stderr
+
+
 def test_spark_submit_without_delta_is_told_what_to_add(tmp_path: Path) -> None:
     run = _submit(tmp_path, ["--conf", "spark.jars="])
 

@@ -5,6 +5,7 @@
 # a job uses the one of the platform.
 set -euo pipefail
 
+apt-get update
 apt-get install -y python3-venv
 python3 -m venv /opt/wheel-udf
 gcloud storage cp gs://BUCKET/wheel_udf-0.3.0-py3-none-any.whl /tmp/wheel_udf-0.3.0-py3-none-any.whl

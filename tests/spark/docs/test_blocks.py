@@ -173,6 +173,8 @@ def test_the_sink_of_the_guide_keeps_to_the_protocol(spark: SparkSession, tmp_pa
 
 # ---- bash ----------------------------------------------------------------------------------------
 
+OF_PLATFORMS = {"aws", "databricks", "docker", "gcloud", "kubectl"}
+
 
 @pytest.mark.parametrize("words", [words for page in PAGES for words in commands(page)], ids=" ".join)
 def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +191,20 @@ def test_each_command_names_what_exists(words: list[str], monkeypatch: pytest.Mo
         assert importlib.util.find_spec(words[words.index("-m") + 1]) is not None
     elif name == "pip":
         check_install(words[words.index("install") + 1 :])
+    elif name in OF_PLATFORMS:
+        check_files(words)
     else:
         assert name == "mkdir"
+
+
+def check_files(words: list[str]) -> None:
+    """Files of this repository in the command of a platform's own program, which is not asked."""
+    for word in words:
+        path = word.rpartition("=")[2].removeprefix("file://")
+        if path.startswith(("conf/", "jobs/")):
+            assert (ROOT / path).is_file()
+        if path.startswith("dist/"):
+            check_install([path])
 
 
 def check_verb(words: list[str]) -> None:
