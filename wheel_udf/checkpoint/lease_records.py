@@ -18,6 +18,9 @@ With a timeout of 30 s, and each process by its own clock, which counts suspende
 Nobody compares clocks of two machines. A contender that sees another record within that time is refused: the holder
 lives. On the machine of the holder it asks the kernel instead, and is refused, or takes over, at once.
 
+A store that ignores the condition would let two drivers run one checkpoint. So whoever takes a lease creates its record
+a second time, and gives up if that succeeds.
+
 What is assumed: the clocks run equally fast (5 s in 27.5 s), a listing shows what was created before it, and a write
 that is begun while the lease is valid is done within the remaining 5 s or is harmless. The last holds for commits that
 carry a transaction id, and for Spark's logs, which are created only if they are missing.
@@ -238,8 +241,24 @@ class LeaseRecords:
             # A holder has gone on meanwhile, and has removed its own record of this number.
             self.files.remove_files(self.folder, [str(number)])
             return 0
+        self._require_create_once(number)
         self.number, self._renewed_ms, self._lost = number, began_ms, None
         return None
+
+    def _require_create_once(self, number: int) -> None:
+        """Creates the same record once more, which has to fail: else nobody would notice a second holder.
+
+        Raises:
+            LeaseError: The store replaces what is there.
+        """
+        if self.files.create(self._name(number), json_bytes(asdict(self.me))):
+            self.files.remove_files(self.folder, [str(number)])
+            raise LeaseError(
+                "a file that is there was created a second time",
+                field=self.place,
+                rule="the store refuses it (S3: a put with If-None-Match: * is answered 412)",
+                hint="without that two drivers may run one checkpoint: use another store, or a newer version of it",
+            )
 
     # ---- holder --------------------------------------------------------------------------------------
 

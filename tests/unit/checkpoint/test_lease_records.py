@@ -53,7 +53,7 @@ def test_the_first_start_takes_the_lease_and_each_renewal_is_one_request(
 ) -> None:
     lease = contender(folder, clock)
     assert lease.look() is None
-    assert folder.requests == ["list", "create", "list"]
+    assert folder.requests == ["list", "create", "list", "create"]
     for _ in range(7):
         clock.ms += 10_000
         folder.requests.clear()
@@ -63,6 +63,24 @@ def test_the_first_start_takes_the_lease_and_each_renewal_is_one_request(
     assert numbers(folder) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
+class ReplacingFolder(MemoryFolder):
+    """A store that ignores the condition of a put, as some S3 servers do."""
+
+    def create(self, name: str, content: bytes, *, flush: bool = True) -> bool:  # noqa: ARG002  # as above
+        self.files[name] = content
+        return True
+
+
+def test_a_store_that_creates_a_file_twice_is_refused_at_the_first_start(clock: Clock) -> None:
+    folder = ReplacingFolder()
+    lease = contender(folder, clock)
+    with pytest.raises(LeaseError, match=r"created a second time.*If-None-Match.*use another store"):
+        lease.look()
+    assert numbers(folder) == []
+    with pytest.raises(LeaseError, match="given back"):
+        lease.check()
+
+
 def test_old_records_are_removed_at_every_eighth_renewal(folder: MemoryFolder, clock: Clock) -> None:
     lease = contender(folder, clock)
     lease.look()
@@ -70,7 +88,7 @@ def test_old_records_are_removed_at_every_eighth_renewal(folder: MemoryFolder, c
         clock.ms += 10_000
         lease.renew()
     assert numbers(folder) == [*range(89, 101)]
-    assert len(folder.requests) == 3 + 100 + 12 + 12
+    assert len(folder.requests) == 4 + 100 + 12 + 12
 
 
 def test_a_second_start_is_refused_when_the_holder_renews_and_is_told_who_it_is_and_since_when(
