@@ -44,10 +44,12 @@ JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiere
 FAULTS := tests/faults tests/cluster tests/s3/test_cluster.py tests/s3/test_frozen_driver.py
 PAGE   := tests/page
 UPGRADE := tests/upgrade
+# On Spark 4.0 and 4.1 alone: `make test-versions`.
+ICEBERG := tests/iceberg
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE) $(UPGRADE)) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE) $(UPGRADE) $(ICEBERG)) $(ARGS)
 
 sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make test` leaves out (ARGS=... is passed to pytest)
 	@$(PY) -m pytest -m sentinel --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(FAULTS) $(PAGE) $(ARGS)

@@ -65,7 +65,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--interpreted", action="store_true", help=interpreted)
 
 
-_FOLDERS = ("unit", "faults", "cluster", "page", "upgrade", "kafka", "s3", "hdfs", "delta", "spark")
+_FOLDERS = (
+    "unit",
+    "faults",
+    "cluster",
+    "page",
+    "upgrade",
+    "iceberg",
+    "kafka",
+    "s3",
+    "hdfs",
+    "delta",
+    "spark",
+)
 
 
 def _folder(item: pytest.Item) -> int:

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "kafka": "-m jobs.demos.kafka --kill",
     "jobs": f"{_PYTEST} -m sentinel tests/delta tests/kafka tests/faults tests/cluster",
     "acts": f"{_PYTEST} tests/delta/pending",
+    "iceberg": f"{_PYTEST} tests/iceberg",
     "upgrade": f"{_PYTEST} tests/upgrade",
 }
 _MOVES: Final = "moves"

@@ -51,7 +51,7 @@ def _build(folder: Path, python: Path, minor: str) -> None:
     )
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run([*pip, "--constraint", str(constraints), "--editable", f"{ROOT}[dev]"])
-    _run([str(python), "-m", "wheel_udf.spark.jars", "spark", "database", "broker"])
+    _run([str(python), "-m", "wheel_udf.spark.jars", "spark", "iceberg", "database", "broker"])
 
 
 def _run(command: list[str]) -> None:

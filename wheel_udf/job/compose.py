@@ -33,6 +33,7 @@ from wheel_udf.job.models.sink import (
     DeltaSinkConfig,
     FileSinkConfig,
     HttpSinkConfig,
+    IcebergSinkConfig,
     JdbcSinkConfig,
     KafkaSinkConfig,
     OwnSinkConfig,
@@ -49,6 +50,7 @@ from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.file_sink import FileSink
 from wheel_udf.sinks.http_sink import HttpSink
+from wheel_udf.sinks.iceberg_sink import IcebergSink
 from wheel_udf.sinks.jdbc_sink import JdbcSink
 from wheel_udf.sinks.kafka_sink import KafkaSink
 from wheel_udf.sinks.own_sink import make_own_sink
@@ -236,13 +238,15 @@ def destinations_of(config: AnyConfig) -> Destinations:
     return Destinations({pattern: sink_of(sink) for pattern, sink in config.destinations.items()})
 
 
-def sink_of(sink: AnySink) -> Sink:
+def sink_of(sink: AnySink) -> Sink:  # noqa: PLR0911  # one for each kind
     """Returns the sink of a destination or of the rejects."""
     match sink:
         case KafkaSinkConfig():
             return KafkaSink(options=sink.options, create=sink.create, topic=sink.place)
         case DeltaSinkConfig():
             return DeltaSink(path=sink.path, create=sink.create)
+        case IcebergSinkConfig():
+            return IcebergSink(table=sink.table, create=sink.create)
         case FileSinkConfig():
             return FileSink(path=sink.path, format=sink.sink)
         case HttpSinkConfig():

@@ -66,6 +66,7 @@ LEFT: Final = 1
 _FOLDERS: Final = ("delta", "parquet", "json", "csv")
 _REMOTE: Final[Mapping[str, str]] = {
     "kafka": "all, until the topic's retention is over; a compacted topic: until its key gets a null value",
+    "iceberg": "all: DELETE FROM the table WHERE schedule_id = ...; older snapshots, until they expire",
     "jdbc": "all: delete the rows with this schedule_id in the database",
     "http": "all that its receiver has kept",
 }

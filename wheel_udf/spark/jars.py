@@ -9,6 +9,7 @@ is set.
     python -m wheel_udf.spark.jars spark s3 database broker hdfs    as make setup runs it
     <environment>/jars/spark/*.jar     on Spark's class path: see wheel_udf.spark.session
     <environment>/jars/s3/*.jar        likewise, if they are there; no start downloads them
+    <environment>/jars/iceberg/*.jar   Iceberg's runtime for Spark 4.0 or 4.1, for the tests of the Iceberg sink
     <environment>/jars/database/*.jar  a JDBC driver, for the tests of the database sink
     <environment>/jars/broker/*.jar    a Kafka broker, in a JVM of its own: see wheel_udf.testing.broker
     <environment>/jars/hdfs/*.jar      an HDFS for tests, likewise
@@ -38,9 +39,9 @@ from wheel_udf.common.interrupts import INTERRUPTED
 from wheel_udf.spark.java import check_java, find_java
 from wheel_udf.spark.versions import TESTED, minor_version, pyspark_folder
 
-CONFIGURATIONS: Final = ("spark", "s3", "database", "broker", "hdfs")
+CONFIGURATIONS: Final = ("spark", "s3", "iceberg", "database", "broker", "hdfs")
 """What can be asked for."""
-_OF_EACH_SPARK: Final = ("spark", "s3")
+_OF_EACH_SPARK: Final = ("spark", "s3", "iceberg")
 """In ``conf/ivy.xml`` these are a configuration for each version of Spark."""
 
 SETTINGS_VARIABLE: Final = "WHEEL_UDF_IVY_SETTINGS"

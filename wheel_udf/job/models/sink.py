@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import KAFKA_SERVERS, PATTERN_RULE, is_destination_pattern
+from wheel_udf.common.table_names import TableName
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule
@@ -90,6 +91,34 @@ class DeltaSinkConfig(_Folder):
     """Delta tables: exactly once."""
 
 
+def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
+    """The errors of a sink about its settings, under the keys of the file."""
+    try:
+        make()
+    except ConfigError as error:
+        for each in error.faults if isinstance(error, ConfigErrors) else (error,):
+            keys = (each.field or "").removesuffix("_ms").partition(":")[0].split(".", 1)
+            yield fault_at(*keys, what=each.what, value=each.value, rule=each.rule, hint=each.hint)
+
+
+def _is_a_table(table: str) -> Iterator[InitErrorDetails]:
+    return _faults_of(lambda: TableName.parse(table))
+
+
+class IcebergSinkConfig(_Creating):
+    """A table of an Iceberg catalog for each destination name. Of rejects: one table."""
+
+    shown_as: ClassVar = "{table}"
+
+    sink: Literal["iceberg"]
+    """Iceberg tables: exactly once."""
+
+    table: Text
+    """The table's name, such as lake.reminders.{destination}; {destination} stands for the destination's name."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _tables_are_not_tried_again, _is_a_table)
+
+
 class FileSinkConfig(_Folder):
     """Files, for a first look at the output."""
 
@@ -124,16 +153,6 @@ class KafkaRejectsConfig(KafkaSinkConfig):
 
     topic: DestinationName
     """The topic for what cannot be delivered."""
-
-
-def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
-    """The errors of a sink about its settings, under the keys of the file."""
-    try:
-        make()
-    except ConfigError as error:
-        for each in error.faults if isinstance(error, ConfigErrors) else (error,):
-            keys = (each.field or "").removesuffix("_ms").partition(":")[0].split(".", 1)
-            yield fault_at(*keys, what=each.what, value=each.value, rule=each.rule, hint=each.hint)
 
 
 def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDetails]:
@@ -251,14 +270,24 @@ def _kind_of(given: Any) -> str:
 
 
 _Named = Annotated[
-    DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig,
+    DeltaSinkConfig | IcebergSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig,
     Field(discriminator="sink"),
 ]
 SinkConfig = Annotated[
     Annotated[_Named, Tag(NAMED)] | Annotated[OwnSinkConfig, Tag(OWN)], Discriminator(_kind_of)
 ]
-RejectsConfig = Annotated[DeltaSinkConfig | KafkaRejectsConfig | FileSinkConfig, Field(discriminator="sink")]
-AnySink = DeltaSinkConfig | KafkaSinkConfig | FileSinkConfig | HttpSinkConfig | JdbcSinkConfig | OwnSinkConfig
+RejectsConfig = Annotated[
+    DeltaSinkConfig | IcebergSinkConfig | KafkaRejectsConfig | FileSinkConfig, Field(discriminator="sink")
+]
+AnySink = (
+    DeltaSinkConfig
+    | IcebergSinkConfig
+    | KafkaSinkConfig
+    | FileSinkConfig
+    | HttpSinkConfig
+    | JdbcSinkConfig
+    | OwnSinkConfig
+)
 DestinationsConfig = Annotated[
     dict[Annotated[str, BeforeValidator(_pattern)], SinkConfig],
     NOT_EMPTY,

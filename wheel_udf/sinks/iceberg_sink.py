@@ -1,0 +1,232 @@
+"""Iceberg sink: deliveries in tables of an Iceberg catalog, exactly once, by Iceberg's public writer.
+
+::
+
+    a batch --append--> snapshot {wheel-udf.series: app id/destination, wheel-udf.batch: 17}    rows and number at once
+    a repeated batch --looks for its number in the table's snapshots--> there: nothing is written
+
+The lease of the checkpoint lets one process at a time write a series, so a look before the append is enough. It is made
+for the first batch after a start and for a batch that was tried before: no other one can be there.
+
+Spark needs Iceberg's runtime for its version (``org.apache.iceberg:iceberg-spark-runtime-4.1_2.13``; none for Spark 4.2
+was published when this was written), and the catalog in its settings::
+
+    spark.sql.catalog.lake            org.apache.iceberg.spark.SparkCatalog
+    spark.sql.catalog.lake.type       rest
+    spark.sql.catalog.lake.uri        https://...
+
+Caveats: a batch that is repeated after its snapshot has expired is written twice. Expire snapshots after a day and not
+after a minute. A batch writes one file into each of its tables, so a table that is written every second needs
+``rewrite_data_files`` now and then. Columns that the table partitions by name folders: on a local disk a text beyond
+255 bytes is no name of a folder, and fails its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
+
+from wheel_udf.common.errors import SinkError
+from wheel_udf.common.names import NAME_RULE, is_destination_name
+from wheel_udf.common.table_names import TableName, quoted
+from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+
+TABLE_PROPERTIES: Final[Mapping[str, str]] = {
+    # A commit per second would leave 86,400 files of metadata a day.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+"""Properties of new tables; existing tables are not changed."""
+
+SERIES: Final = "wheel-udf.series"
+BATCH: Final = "wheel-udf.batch"
+"""Properties of a snapshot: whose batch it is, and which one."""
+
+_MISSING: Final = frozenset({"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"})
+_BUILT_IN: Final = "spark_catalog"
+
+
+@dataclass(frozen=True)
+class IcebergSink:
+    """An Iceberg table for each destination. Exactly once.
+
+    Attributes:
+        table: The table's name; ``{destination}`` in its last part stands for the destination's name. (For rejects: the
+            table itself.)
+        create: Create missing tables, with :data:`TABLE_PROPERTIES`; otherwise their rows are undeliverable. The table
+            of the rejects is always created. The schema has to be there.
+
+    Raises:
+        ConfigError: Not the name of a table.
+    """
+
+    table: str
+    create: bool = False
+    _name: TableName = field(init=False, repr=False, compare=False)
+    _tried: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The last batch that this process has tried to write, by table and series."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_name", TableName.parse(self.table))
+
+    def missing_reason(
+        self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
+    ) -> str | None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`: wrong name, table, format or columns.
+
+        Raises:
+            SinkError: The session has no such catalog.
+        """
+        if destination is not None and not is_destination_name(destination):
+            return f"{destination} is not a destination name; rule: {NAME_RULE}"
+        self._require_catalog(spark)
+        name = self._name.of(destination)
+        found = _columns_of(spark, name)
+        if found is None:
+            return self._why_not_made(spark, name, destination)
+        if (provider := _provider(spark, name)) != "iceberg":
+            return f"the table {name} is not an Iceberg table but {provider}"
+        columns, may_be_null = _columns(destination, shape, found)
+        misfit = _misfit(columns, may_be_null, found)
+        return f"the table {name} does not fit: {misfit}" if misfit else None
+
+    def write(
+        self,
+        frame: DataFrame,
+        destination: str | None,
+        *,
+        app_id: str,
+        batch_id: int,
+        shape: Shape = FIRED,
+    ) -> None:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
+        spark, name = frame.sparkSession, self._name.of(destination)
+        found = _columns_of(spark, name)
+        if found is None:
+            if not self.create and destination is not None:
+                raise SinkError("the table is missing", field=name, hint="create it, or set create: true")
+            found = _create(frame, name)
+        if self.holds(spark, destination, app_id=app_id, batch_id=batch_id):
+            return
+        self._tried[name, app_id] = batch_id
+        columns, _ = _columns(destination, shape, found)
+        further = [
+            F.lit(None).cast(column.dataType).alias(column.name)
+            for column in found
+            if column.name not in columns.names
+        ]
+        series = _series(app_id, destination)
+        writer = frame.select(*map(quoted, columns.names), *further).writeTo(name)
+        try:
+            writer.options(
+                **{f"snapshot-property.{SERIES}": series, f"snapshot-property.{BATCH}": str(batch_id)}
+            ).append()
+        except Exception:
+            # The catalog of a session keeps tables for half a minute: this one may be another one by now.
+            spark.catalog.refreshTable(name)
+            raise
+
+    def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
+        """See :meth:`~wheel_udf.sinks.destinations.Sink.holds`; from the table's snapshots."""
+        name = self._name.of(destination)
+        if self._tried.get((name, app_id), batch_id) < batch_id:
+            return False  # nobody has tried to write it
+        if _columns_of(spark, name) is None:
+            return False
+        of_batch = (F.element_at("summary", SERIES) == _series(app_id, destination)) & (
+            F.element_at("summary", BATCH).cast("long") >= batch_id
+        )
+        return not spark.table(f"{name}.snapshots").where(of_batch).limit(1).isEmpty()
+
+    def _require_catalog(self, spark: SparkSession) -> None:
+        catalog = self._name.catalog
+        if catalog in (None, _BUILT_IN) or spark.conf.get(f"spark.sql.catalog.{catalog}", None):
+            return
+        raise SinkError(
+            "the session has no such catalog",
+            field="table",
+            value=self.table,
+            rule=f"spark.sql.catalog.{catalog} names its class",
+            hint="set spark.sql.catalog.* in spark-defaults.conf; Spark needs Iceberg's runtime, too",
+        )
+
+    def _why_not_made(self, spark: SparkSession, name: str, destination: str | None) -> str | None:
+        if not self.create and destination is not None:
+            return f"the table {name} is missing"
+        schema = self._name.schema
+        if schema is not None and not spark.catalog.databaseExists(schema):
+            return f"the schema {schema} is missing"
+        return None
+
+
+def _series(app_id: str, destination: str | None) -> str:
+    """Whose batches these are: two destinations may share a table."""
+    return app_id if destination is None else f"{app_id}/{destination}"
+
+
+def _columns(
+    destination: str | None, shape: Shape, found: T.StructType
+) -> tuple[T.StructType, frozenset[str]]:
+    """The columns that a table gets of a destination's rows (None: of the rejects), and those that may be null."""
+    if destination is None:
+        columns = fields(REJECT_SCHEMA)
+        return columns, frozenset(columns.names)
+    lacking = shape.optional - set(found.names)
+    taken = [column for column in fields(shape.columns) if column.name not in lacking]
+    return T.StructType(taken), shape.may_be_null
+
+
+def _columns_of(spark: SparkSession, name: str) -> T.StructType | None:
+    """The columns of a table; None if there is none of this name."""
+    try:
+        return spark.table(name).schema
+    except AnalysisException as fault:
+        if fault.getCondition() not in _MISSING:
+            raise
+        return None
+
+
+def _provider(spark: SparkSession, name: str) -> str:
+    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name IN ('Provider', 'Type')").collect()
+    said = {row.col_name: row.data_type for row in rows}
+    return str(said.get("Provider") or said.get("Type") or "a view").lower()
+
+
+def _create(frame: DataFrame, name: str) -> T.StructType:
+    """Creates the table without a row, unless another query has been faster; returns its columns."""
+    writer = frame.limit(0).writeTo(name).using("iceberg")
+    for key, value in TABLE_PROPERTIES.items():
+        writer = writer.tableProperty(key, value)
+    try:
+        writer.create()
+    except Exception:
+        if (found := _columns_of(frame.sparkSession, name)) is None:
+            raise
+        return found
+    return frame.sparkSession.table(name).schema
+
+
+def _misfit(columns: T.StructType, may_be_null: Collection[str], found: T.StructType) -> str | None:
+    """The reason why no row, or not every row, can be appended; None if there is none."""
+    there = {column.name: column for column in found}
+    faults = []
+    for column in columns:
+        own = there.get(column.name)
+        if own is None:
+            faults.append(f"it has no column {column.name}")
+        elif own.dataType.simpleString() != column.dataType.simpleString():
+            faults.append(
+                f"its column {column.name} is {own.dataType.simpleString()}, not {column.dataType.simpleString()}"
+            )
+        elif not own.nullable and column.name in may_be_null:
+            faults.append(f"its column {column.name} is NOT NULL")
+    faults += [
+        f"its further column {column.name} is NOT NULL"
+        for column in found
+        if column.name not in columns.names and not column.nullable
+    ]
+    return ", ".join(faults) or None
