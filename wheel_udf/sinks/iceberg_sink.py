@@ -34,6 +34,7 @@ from wheel_udf.common.errors import SinkError
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.table_names import TableName, quoted
 from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.spark.jvm import has_class
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second would leave 86,400 files of metadata a day.
@@ -144,15 +145,19 @@ class IcebergSink:
 
     def _require_catalog(self, spark: SparkSession) -> None:
         catalog = self._name.catalog
-        if catalog in (None, _BUILT_IN) or spark.conf.get(f"spark.sql.catalog.{catalog}", None):
+        if catalog in (None, _BUILT_IN):
             return
-        raise SinkError(
-            "the session has no such catalog",
-            field="table",
-            value=self.table,
-            rule=f"spark.sql.catalog.{catalog} names its class",
-            hint="set spark.sql.catalog.* in spark-defaults.conf; Spark needs Iceberg's runtime, too",
+        made_of, rule = spark.conf.get(key := f"spark.sql.catalog.{catalog}", None), None
+        if made_of is None:
+            what, rule = "the session has no such catalog", f"{key} names its class"
+        elif not has_class(spark, made_of):
+            what = f"the class of the catalog {catalog} is not there: {made_of}"
+        else:
+            return
+        hint = (
+            "set spark.sql.catalog.* and the jar of Iceberg's runtime for this Spark in spark-defaults.conf"
         )
+        raise SinkError(what, field="table", value=self.table, rule=rule, hint=hint)
 
     def _why_not_made(self, spark: SparkSession, name: str, destination: str | None) -> str | None:
         if not self.create and destination is not None:
