@@ -10,7 +10,7 @@ Four steps, each announced by a line::
 Deletion: each run keeps the prepared commands only. It removes the tables, the rejects and the checkpoint of the run
 before, and only inside a folder with the demo's marker file (:mod:`jobs.demos.workspace`).
 
-Time: the clock is the watermark, and a year is read in 30 files. A batch therefore spans about 12 days of data, and an
+Time: the clock is the watermark, and a year is read in 12 files. A batch therefore spans about a month of data, and an
 entry is released at the end of that span. The job prints this distance as ``data time after due``; it says nothing
 about speed.
 """
@@ -48,6 +48,8 @@ UNTIL = "2014-01-02T00:00:00Z"  # the last reminder is due at 2014-01-01T04:56Z
 OUTPUTS = ("tables", "rejects", "checkpoint", "store")
 PICTURE = "reminders_per_hour.png"
 
+LEAST_FILES = 3
+"""A short run has a few batches, too."""
 _LAST_LINES = 200
 
 
@@ -102,7 +104,7 @@ def _steps(
 ) -> bool:
     folder = root / FOLDER
     print_line(f"1 prepare: the departures as commands, in {FOLDER}/commands")
-    files = -(-departures_data.FILES * months // departures_data.YEAR)
+    files = max(LEAST_FILES, -(-departures_data.FILES * months // departures_data.YEAR))
     prepared = departures_data.prepare(folder / "commands", files=files, months=months)
     print_line(f"  {prepared.commands:,} commands in {len(prepared.files)} files, in order of event time")
     clear_outputs(folder)

@@ -48,7 +48,7 @@ AIRPORTS = ("EWR", "JFK", "LGA")
 LOCAL_ZONE = "America/New_York"
 LATE_MINUTES = 15
 REMIND_BEFORE = pd.Timedelta(minutes=30)
-FILES = 30
+FILES = 12
 YEAR = 12
 MARKER = "_prepared.json"  # Spark's file source skips names that begin with an underscore
 
