@@ -24,6 +24,7 @@ from wheel_udf.delivery.query import deliver as deliver
 from wheel_udf.delivery.report import BatchReport as BatchReport
 from wheel_udf.pending.entries import PendingWork as PendingWork
 from wheel_udf.policies.punctual import Punctual as Punctual
+from wheel_udf.sinks.catalog_sink import CatalogTableSink as CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink as DeltaSink
 from wheel_udf.sinks.destinations import Destinations as Destinations
 from wheel_udf.sinks.file_sink import FileSink as FileSink

@@ -117,12 +117,12 @@ def test_two_destinations_may_share_a_table(spark: SparkSession) -> None:
 
 def test_rows_of_a_missing_table_are_rejects_unless_tables_are_created(spark: SparkSession) -> None:
     assert Batches(spark, create=False).write(0, fired("a", "orders")) == 1
-    assert reasons(spark) == [("a", "the table `lake`.`rem`.`orders` is missing")]
+    assert reasons(spark) == [("a", "the table lake.rem.orders is missing")]
 
 
 def test_rows_of_a_missing_schema_are_rejects(spark: SparkSession) -> None:
     Batches(spark, "lake.none.{destination}").write(0, fired("a", "orders"))
-    assert reasons(spark) == [("a", "the schema `lake`.`none` is missing")]
+    assert reasons(spark) == [("a", "there is no table lake.none.orders: the schema lake.none is missing")]
 
 
 def test_a_table_that_was_dropped_is_made_again(spark: SparkSession) -> None:
@@ -152,7 +152,7 @@ def test_rows_of_a_table_with_other_columns_are_rejects_that_name_the_column(
     if reason is None:
         assert ids(spark, "orders") == ["a", "b"]
     else:
-        assert reasons(spark) == [("b", f"the table `lake`.`rem`.`orders` does not fit: {reason}")]
+        assert reasons(spark) == [("b", f"the table lake.rem.orders does not fit: {reason}")]
 
 
 def test_a_column_that_may_not_be_null_must_always_have_a_value(spark: SparkSession) -> None:
@@ -164,16 +164,24 @@ def test_a_column_that_may_not_be_null_must_always_have_a_value(spark: SparkSess
     )
     Batches(spark).write(0, fired("a", "sound"), fired("b", "further"), fired("c", "strict"))
     assert ids(spark, "sound") == ["a"]
-    name = "the table `lake`.`rem`"
+    name = "the table lake.rem"
     assert reasons(spark) == [
-        ("b", f"{name}.`further` does not fit: its further column more is NOT NULL"),
-        ("c", f"{name}.`strict` does not fit: its column key is NOT NULL"),
+        ("b", f"{name}.further does not fit: its further column more is NOT NULL"),
+        ("c", f"{name}.strict does not fit: its column key is NOT NULL"),
     ]
 
 
-def test_a_session_without_the_catalog_stops_the_batch_and_names_the_setting(spark: SparkSession) -> None:
-    with pytest.raises(SinkError, match=r"no such catalog.*'pond.rem.orders'.*spark.sql.catalog.pond"):
-        Batches(spark, "pond.rem.orders").write(0, fired("a", "orders"))
+def test_rows_for_a_catalog_that_the_session_does_not_have_are_rejects(spark: SparkSession) -> None:
+    Batches(spark, "pond.rem.orders").write(0, fired("a", "orders"))
+    assert reasons(spark) == [
+        ("a", "there is no table pond.rem.orders: the catalog pond is not set up (spark.sql.catalog.pond)")
+    ]
+
+
+def test_a_catalog_whose_class_is_missing_stops_the_batch(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.catalog.sea", "org.example.NoCatalog")
+    with pytest.raises(SinkError, match=r"class of the catalog is missing: sea = 'org.example.NoCatalog'"):
+        Batches(spark, "sea.rem.orders").write(0, fired("a", "orders"))
 
 
 def test_a_job_that_is_killed_and_goes_on_has_each_row_once(

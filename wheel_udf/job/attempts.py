@@ -31,6 +31,7 @@ from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, columns_of, 
 from wheel_udf.job.metering import metering, running
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
+from wheel_udf.job.named import StoreName, check_names, located
 from wheel_udf.job.phases import Phases
 from wheel_udf.job.replay import note_settings, with_row_settings
 from wheel_udf.job.serving import answering
@@ -62,6 +63,8 @@ def run_held(
         StreamingQueryException: The query failed, and new starts did not help.
     """
     with metering(config, print_line) as meter, session(config.name, config.checkpoint) as spark:
+        check_names(spark, config)
+        config = located(spark, config, create=True)
         bounded = config.trigger_ms is None
         lines = (
             [_lines(print_line, tells_next=not bounded and until_ms is None)] if config.log == "text" else []
@@ -171,12 +174,18 @@ class _Attempt:
         if supervisor.wants_end:
             return 0
         steps = None if config.trigger_ms is None else ClockRewindDetector()
+        store = StoreName(self.spark, config)
         phases.begin("starting the query")
         query = start(trigger=config.trigger, on_batch=supervisor.on_batch)
         self.begin_answering()
         phases.begin("the first batch")
+
+        def look() -> None:
+            self.topics.look()
+            store.check()
+
         with running(self.meter):
-            return supervise(query, supervisor, steps, self.topics.look, self.leases.check)
+            return supervise(query, supervisor, steps, look, self.leases.check)
 
     def _finish_planned_batch(self, recorded: Mapping[str, Any]) -> None:
         """Runs the one batch that an earlier run planned and did not commit, with the settings of that run."""

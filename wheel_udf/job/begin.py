@@ -80,7 +80,7 @@ def leases_of(config: AnyConfig) -> Leases:
     store = getattr(config, "store", None)
     if store is not None and local_folder(config.checkpoint) is not None:
         check_tiered_folder(config.checkpoint)
-    later = [] if store is None else [leased(store.path)]
+    later = [] if store is None or store.path is None else [leased(store.path)]
     return Leases(config.checkpoints, config.lease.timeout_ms, later)
 
 

@@ -39,6 +39,7 @@ from wheel_udf.job.models.sink import (
     OwnSinkConfig,
 )
 from wheel_udf.job.models.wheel import ClockConfig
+from wheel_udf.job.named import located
 from wheel_udf.job.sources.commands import read_commands
 from wheel_udf.job.sources.files import known_columns
 from wheel_udf.job.sources.operations import read_both
@@ -46,6 +47,7 @@ from wheel_udf.pending.entries import PendingWork
 from wheel_udf.policies.limits import Limits
 from wheel_udf.policies.punctual import Punctual
 from wheel_udf.purgatory.state import watch_fingerprint
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.file_sink import FileSink
@@ -112,7 +114,7 @@ def tiered_wheel_of(config: TieredConfig, until_ms: int | None) -> TieredWheel:
     """Returns what a run of the tiered mode is made of."""
     return TieredWheel(
         layout=config.wheel.layout(),
-        store=config.store.path,
+        store=config.store.folder,
         on_limit=config.limits.on_limit,
         history_ms=config.store.history_ms,
         keep_ms=config.store.keep_ms,
@@ -244,7 +246,7 @@ def sink_of(sink: AnySink) -> Sink:  # noqa: PLR0911  # one for each kind
         case KafkaSinkConfig():
             return KafkaSink(options=sink.options, create=sink.create, topic=sink.place)
         case DeltaSinkConfig():
-            return DeltaSink(path=sink.path, create=sink.create)
+            return _tables_of(sink)
         case IcebergSinkConfig():
             return IcebergSink(table=sink.table, create=sink.create)
         case FileSinkConfig():
@@ -261,6 +263,13 @@ def sink_of(sink: AnySink) -> Sink:  # noqa: PLR0911  # one for each kind
             return make_own_sink(sink.sink, sink.options)
 
 
+def _tables_of(sink: DeltaSinkConfig) -> DeltaSink | CatalogTableSink:
+    if sink.path is not None:
+        return DeltaSink(path=sink.path, create=sink.create)
+    assert sink.table is not None, "it has a path or a table"
+    return CatalogTableSink(table=sink.table, create=sink.create)
+
+
 def check_config_checkpoint(spark: SparkSession, config: AnyConfig) -> None:
     """Compares the config with its checkpoint and its slot store. Creates nothing.
 
@@ -269,6 +278,7 @@ def check_config_checkpoint(spark: SparkSession, config: AnyConfig) -> None:
         CheckpointError: The checkpoint is damaged or not one of this package.
         StoreError: The slot store cannot be used, or belongs to another checkpoint.
     """
+    config = located(spark, config)
     if isinstance(config, TieredConfig):
         check_tiered(spark, tiered_wheel_of(config, until_ms=None), config.checkpoint)
     else:
@@ -291,7 +301,8 @@ def identity_of(config: AnyConfig) -> dict[str, Any]:
 
 def pending_work_of(spark: SparkSession, config: AnyConfig) -> PendingWork:
     """Returns where the pending work of a job is; its store, in the tiered mode, must exist."""
+    config = located(spark, config)
     if not isinstance(config, TieredConfig):
         return PendingWork(config.checkpoint)
-    store = SlotStore.open(spark, config.store.path, config.wheel.layout(), create=False)
+    store = SlotStore.open(spark, config.store.folder, config.wheel.layout(), create=False)
     return PendingWork(config.checkpoint, store, contract_of(config))

@@ -45,6 +45,7 @@ from wheel_udf.job.models.wheel import (
     ProcessingClockConfig,
     SimulatedClockConfig,
 )
+from wheel_udf.job.named import check_names
 from wheel_udf.job.replay import require_columns
 from wheel_udf.job.sessions import session
 from wheel_udf.kafka import admin as kafka_admin
@@ -64,6 +65,7 @@ def run(config: AnyConfig, until_ms: int | None, print_line: PrintLine) -> None:
     """
     check_port(config)
     with session(config.name) as spark:
+        check_names(spark, config)
         sources = sources_of(spark, config)
         check_destinations(spark, config, shape_of(facts_of(frame_of(config, sources, until_ms))))
         check_config_checkpoint(spark, config)
@@ -145,7 +147,8 @@ def places_written(config: AnyConfig) -> dict[str, str]:
         if path is not None and (creates or is_name):
             places[f"destinations.{pattern}"] = f"{path}/{pattern}" if is_name else path
     rejects = path_of(config.rejects)
-    store = {"store.path": config.store.path} if isinstance(config, TieredConfig) else {}
+    folder = config.store.path if isinstance(config, TieredConfig) else None
+    store = {"store.path": folder} if folder is not None else {}
     return places | ({"rejects": rejects} if rejects else {}) | store | {"checkpoint": config.checkpoint}
 
 
@@ -271,7 +274,7 @@ def _mode_text(config: AnyConfig) -> str:
     layout = config.wheel.layout()
     return (
         f"tiered: entries due within about {duration_text(layout.window_ms)} are in Spark state, "
-        f"the rest in the slot store {config.store.path}; "
+        f"the rest in the slot store {config.store.place}; "
         f"the cost of a batch does not depend on the number pending{_short_window(layout.window_ms)}"
     )
 
@@ -337,7 +340,7 @@ def _trigger_text(config: AnyConfig) -> str:
 def _source_text(source: SourceConfig | StreamConfig, preset: str | None = None) -> str:
     if not isinstance(source, KafkaSourceConfig):
         feed = ", its change feed" if source.reads_changes else ""
-        return f"{source.format} {source.path}{feed}"
+        return f"{source.format} {source.place}{feed}"
     read = kafka_options.reader_options(source.options, source.topics)
     named = ", ".join(source.topic_names) or kafka_options.option(read, "subscribePattern")
     start = kafka_options.option(read, "startingOffsets") or "a timestamp"

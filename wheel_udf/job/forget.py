@@ -49,10 +49,12 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.job.compose import SUCCESS, check_config_checkpoint, pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import TieredConfig
-from wheel_udf.job.models.sink import AnySink
+from wheel_udf.job.models.sink import AnySink, DeltaSinkConfig
 from wheel_udf.job.moves import imported
+from wheel_udf.job.named import located
 from wheel_udf.job.repair import tables_of
 from wheel_udf.job.sessions import session
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.spark.failures import quiet_sql
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.tables import delta_log
@@ -106,6 +108,7 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
     """
     # With the session that a run has: the first batch of a checkpoint fixes some of its settings.
     with quiet_sql(), session(config.name, config.checkpoint) as spark:
+        config = located(spark, config)
         ids = frame_of_ids(spark, asked.id)
         lines, runs = _of_job(spark, config, asked)
         lines += _of_sinks(spark, config, ids, dry_run=asked.dry_run)
@@ -138,7 +141,7 @@ def _of_job(spark: SparkSession, config: AnyConfig, asked: argparse.Namespace) -
     """The lines of the checkpoint and the store, and whether the job runs."""
     if not open_folder(config.checkpoint).names():
         return [Line(f"checkpoint {config.checkpoint}", 0, "nothing: there is none")], False
-    store = config.store.path if isinstance(config, TieredConfig) else None
+    store = config.store.folder if isinstance(config, TieredConfig) else None
     begin = partial(imported, spark, config)
     try:
         if not asked.dry_run:
@@ -158,7 +161,7 @@ def _job_lines(config: AnyConfig, rows: Mapping[str, int], left: str) -> list[Li
     kept = "; operations of other ids keep keys of this name" if isinstance(config, PurgatoryConfig) else ""
     lines = [Line(f"checkpoint {config.checkpoint}", in_state, f"{left}{kept}")]
     if isinstance(config, TieredConfig):
-        lines.append(Line(f"store {config.store.path}", rows.get(STORED, 0), left))
+        lines.append(Line(f"store {config.store.place}", rows.get(STORED, 0), left))
     return [*lines, Line("record of acts", rows.get(ACTS, 0), left)]
 
 
@@ -181,6 +184,9 @@ def _of_sinks(spark: SparkSession, config: AnyConfig, ids: DataFrame, *, dry_run
 def _of_sink(
     spark: SparkSession, sink: AnySink, pattern: str | None, ids: DataFrame, column: str, *, dry_run: bool
 ) -> Iterator[Line]:
+    if isinstance(sink, DeltaSinkConfig) and sink.table is not None:
+        yield from _of_named(spark, CatalogTableSink(sink.table), pattern, ids, column, dry_run=dry_run)
+        return
     if sink.sink not in _FOLDERS:
         of = f"destination {pattern}: " if pattern is not None else "rejects: "
         yield Line(f"{of}{sink.sink} {sink.shown}", None, _REMOTE.get(sink.sink, _OWN_SINK))
@@ -208,6 +214,31 @@ def _of_sink(
             yield Line(f"{line.place}, rows without an id", unread, "all: their texts contain one of the ids")
 
 
+def _of_named(
+    spark: SparkSession,
+    sink: CatalogTableSink,
+    pattern: str | None,
+    ids: DataFrame,
+    column: str,
+    *,
+    dry_run: bool,
+) -> Iterator[Line]:
+    """The lines of the tables of a catalog."""
+    for name, table in sink.found(spark, pattern):
+        rows = spark.table(name.sql)
+        count = rows_of_ids(rows, ids, column).count() if column in rows.columns else None
+        unread = _without_id(rows, ids, column)
+        if count and not dry_run:
+            same = F.col(f"kept.{column}") == F.col(f"forgotten.{ID}")
+            kept = DeltaTable.forName(spark, name.sql).alias("kept")
+            kept.merge(ids.alias("forgotten"), same).whenMatchedDelete().execute()
+        vectors = table.state.properties().get(_VECTORS, "").lower() == "true"
+        line = table_line(str(name), count, vectors=vectors, quoted=name.sql)
+        yield line
+        if unread:
+            yield Line(f"{line.place}, rows without an id", unread, "all: their texts contain one of the ids")
+
+
 def _table(spark: SparkSession, place: str) -> DataFrame | None:
     if delta_log.snapshot(place).version < 0:
         return None
@@ -222,14 +253,14 @@ def _files(spark: SparkSession, kind: str, place: str) -> DataFrame | None:
         return None
 
 
-def table_line(place: str, count: int | None, *, vectors: bool) -> Line:
-    """What is to be said about a table."""
+def table_line(place: str, count: int | None, *, vectors: bool, quoted: str | None = None) -> Line:
+    """What is to be said about a table; `quoted` is its name for Spark, if it is in a catalog."""
     name = f"table {place}"
     if count is None:
         return Line(name, None, "all: it has no column with the id")
     if not count:
         return Line(name, 0, "nothing in its newest version")
-    quoted = f"delta.`{place.replace('`', '``')}`"
+    quoted = quoted or f"delta.`{place.replace('`', '``')}`"
     vacuum = f"VACUUM {quoted} RETAIN 168 HOURS"
     if not vectors:
         return Line(name, count, _VERSIONS, (vacuum,))
@@ -257,7 +288,9 @@ def lines_of_sources(config: AnyConfig) -> Iterator[Line]:
     for topic in sorted(config.level_topics):
         yield Line(f"source {topic}", None, "all: sources are not changed")
     for source in config.sources.values():
-        name = getattr(source, "path", None) or ", ".join(getattr(source, "topic_names", ())) or source.format
+        name = (
+            getattr(source, "place", None) or ", ".join(getattr(source, "topic_names", ())) or source.format
+        )
         left = "all: sources are not changed; what is not read yet is taken as new"
         yield Line(f"source {name}", None, left)
 

@@ -24,6 +24,7 @@ from wheel_udf.common.progress import PrintLine, Step, no_steps
 from wheel_udf.job.compose import clock_of, pending_work_of, tiered_wheel_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.models.scheduler import TieredConfig
+from wheel_udf.job.named import located
 from wheel_udf.job.progress import progress_of
 from wheel_udf.job.sessions import session
 from wheel_udf.job.source_topics import begun_anew
@@ -75,7 +76,7 @@ def imported(
 ) -> Manifest:
     """Imports an export into the checkpoint (and store) of a config; `positions` as for ``import_direct``."""
     if isinstance(config, TieredConfig):
-        what = tiered_wheel_of(config, until_ms=None)
+        what = tiered_wheel_of(located(spark, config, create=True), until_ms=None)
         return import_tiered(
             spark,
             folder,

@@ -21,8 +21,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
+
+from pyspark.sql import SparkSession
 
 from wheel_udf.checkpoint.identity import identity_of, require_checkpoint
 from wheel_udf.checkpoint.inspection import Inspection
@@ -38,9 +41,11 @@ from wheel_udf.job.compose import SUCCESS
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import TieredConfig
+from wheel_udf.job.named import located
 from wheel_udf.job.replay import row_settings
 from wheel_udf.job.sessions import session
 from wheel_udf.sinks.batch_writer import rejects_app_id
+from wheel_udf.sinks.catalog_sink import CatalogTableSink, last_batch
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.places import place_of
 from wheel_udf.store.lease import store_lease
@@ -51,6 +56,9 @@ from wheel_udf.tiered.keeper import intake_app_id
 DAMAGED: Final = 1
 
 _SKIPS: Final = {"failOnDataLoss": "false", "ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
+
+_NAMED = "table"
+"""The kind of a place that is the name of a Delta table in a catalog."""
 
 SinkPlace = tuple[str | None, str, str | None]
 """(pattern of destinations, or None for the rejects; kind of sink; path)."""
@@ -78,15 +86,14 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         CheckpointError: There is no checkpoint, or its identity is damaged.
     """
     paths = _paths(config)
-    of_store = [store_lease(config.store.path)] if isinstance(config, TieredConfig) else []
-    leases = [*of_store, *map(Lease, paths)]
-    with (
-        session(config.name, config.checkpoint),
-        holding([] if asked.dry_run else leases) as require_leases,
-    ):
+    with session(config.name, config.checkpoint) as spark, ExitStack() as stack:
+        config = located(spark, config)
+        of_store = [store_lease(config.store.folder)] if isinstance(config, TieredConfig) else []
+        leases = [*of_store, *map(Lease, paths)]
+        require_leases = stack.enter_context(holding([] if asked.dry_run else leases))
         for lease in leases if asked.dry_run else ():
             lease.require_free()
-        parts = [_part(config, path) for path in paths]
+        parts = [_part(spark, config, path) for path in paths]
         for part in parts:
             for line in lines_of(part):
                 print_line(line)
@@ -101,20 +108,20 @@ def _paths(config: AnyConfig) -> list[str]:
     return [part for part in config.checkpoints if open_folder(part).names()]
 
 
-def _part(config: AnyConfig, path: str) -> Part:
+def _part(spark: SparkSession, config: AnyConfig, path: str) -> Part:
     app_id = identity_of(path).app_id
     found = Inspection(path)
     if isinstance(config, TieredConfig) and path == config.checkpoints[0]:
-        evidence = Evidence(_held(_states([(config.store.path, intake_app_id(app_id))])))
+        evidence = Evidence(_held(_states([(config.store.folder, intake_app_id(app_id))])))
     else:
-        evidence = _evidence(config, path, app_id)
+        evidence = _evidence(spark, config, path, app_id)
     return Part(path, found, evidence, decide_repair(found, evidence))
 
 
 # --- what is known outside the checkpoint ---------------------------------------------------------
 
 
-def _evidence(config: AnyConfig, path: str, app_id: str) -> Evidence:
+def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) -> Evidence:
     sinks = set(sink_places(row_settings(config, None))) | set(_recorded_places(path))
     tables = {
         (place, app_id if pattern is not None else rejects_app_id(app_id))
@@ -123,15 +130,38 @@ def _evidence(config: AnyConfig, path: str, app_id: str) -> Evidence:
         for place in tables_of(pattern, root)
     }
     states = _states(tables)
-    blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in sinks if kind != "delta"}
+    held, unknown = _of_names(spark, sinks, app_id)
+    others = ((pattern, kind, root) for pattern, kind, root in sinks if kind not in ("delta", _NAMED))
+    blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in others} | unknown
     blind |= {place for (place, _), state in states.items() if FORGETS in state.properties()}
-    return Evidence(_held(states), sorted(blind), repeat_risk(config))
+    return Evidence(_held(states) | held, sorted(blind), repeat_risk(config))
+
+
+def _of_names(
+    spark: SparkSession, sinks: Iterable[SinkPlace], app_id: str
+) -> tuple[dict[str, int], set[str]]:
+    """Of the tables of catalogs: the newest batch that each holds, and those that do not show it."""
+    held, unknown = dict[str, int](), set[str]()
+    for pattern, kind, root in sinks:
+        if kind != _NAMED or root is None:
+            continue
+        series = app_id if pattern is not None else rejects_app_id(app_id)
+        for name, table in CatalogTableSink(root).found(spark, pattern):
+            batch = last_batch(table.state.transactions(), series)
+            if not table.has_log:
+                unknown.add(f"{_NAMED} {name}")
+            elif batch is not None:
+                held[str(name)] = max(batch, held.get(str(name), batch))
+    return held, unknown
 
 
 def sink_places(settings: Mapping[str, Any]) -> Iterator[SinkPlace]:
     """Yields the places that a job writes to, of settings as a batch is planned with."""
     for pattern, sink in {**settings["destinations"], None: settings["rejects"]}.items():
-        yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
+        if "table" in sink:
+            yield pattern, _NAMED, sink["table"]
+        else:
+            yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
 
 
 def _recorded_places(path: str) -> Iterator[SinkPlace]:

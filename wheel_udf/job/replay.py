@@ -44,7 +44,7 @@ _COLUMNS = "columns"
 _CONTRACTS = {"source": COMMAND_FIELDS, "operations": OPERATION_COLUMNS, "events": EVENT_COLUMNS}
 
 
-_PLACE: Final = {"sink", "path", "topic"}
+_PLACE: Final = {"sink", "path", "table", "topic"}
 _SERVICE: Final = {"rate", "burst", "on_undeliverable", "retries"}
 """Which rows a destination gets, and when; recorded of those that have a rate or are tried again."""
 _DEAD_LETTERS: Final = "dead_letters"
@@ -69,13 +69,22 @@ def row_settings(config: AnyConfig, until_ms: int | None) -> dict[str, Any]:
     if settings.get(_DEAD_LETTERS) is None:
         settings.pop(_DEAD_LETTERS, None)
     for name, sink in settings["destinations"].items():
+        _forget_unset(sink)
         comes_back = config.destinations[name].comes_back
         for key in _SERVICE:
             if sink.get(key) is None or (key == "retries" and not comes_back):
                 sink.pop(key, None)
+    _forget_unset(settings["rejects"])
     options = config.source.options if isinstance(config, SchedulerConfig) else {}
     ends = {_ENDING_OFFSETS: kafka_options.option(options, _ENDING_OFFSETS)}
     return settings | ends | {"until_ms": until_ms}
+
+
+def _forget_unset(sink: dict[str, Any]) -> None:
+    """Of path and table one is given."""
+    for key in ("path", "table"):
+        if sink.get(key, "") is None:
+            del sink[key]
 
 
 def with_row_settings(config: SchedulerConfig, recorded: Mapping[str, Any]) -> SchedulerConfig:
@@ -117,8 +126,8 @@ def _read(sections: Mapping[str, Any], model: type[SchedulerConfig]) -> dict[str
 
 
 def _sink_of_then(model: Any, today: AnySink | None, recorded: Mapping[str, Any], field: str) -> AnySink:
-    """A sink as recorded: its kind, its path or (of rejects in Kafka) topic, its rate and retries."""
-    if "path" in recorded:
+    """A sink as recorded: its kind, its path, its table or (of rejects in Kafka) topic, its rate and retries."""
+    if "path" in recorded or recorded["sink"] == "delta":
         create = {"create": today is not None and today.creates}
         return TypeAdapter[AnySink](model).validate_python({**recorded, **create})
     sink = recorded["sink"]
@@ -243,8 +252,8 @@ def _require_columns(
         if now and (gone := [name for name in had if name not in now]):
             raise ContractError(
                 f"the source has lost a column since the last run: {', '.join(gone)}",
-                field=f"{section}.path",
-                value=getattr(config, section).path,
+                field=f"{section}.{'table' if getattr(config, section).path is None else 'path'}",
+                value=getattr(config, section).place,
                 rule=f"the columns of the contract that it had: {', '.join(had)}; it has: {', '.join(now)}",
                 hint="rename the column back, or add it again (nulls if it is no longer needed); "
                 "or begin a new checkpoint",

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
-from wheel_udf.common.errors import LeaseError, SourceLostError
+from wheel_udf.common.errors import LeaseError, SourceLostError, StoreError
 from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ahead_ms
 from wheel_udf.delivery.report import BatchReport
@@ -154,7 +154,7 @@ def supervise(
         query: The running query.
         supervisor: Decides when the run ends.
         steps: Notices that the wall clock is set back; None for a query that waits for no trigger.
-        look: Called every few seconds and at the end; a SourceLostError that it raises ends the query.
+        look: Called every few seconds and at the end; a SourceLostError or StoreError that it raises ends the query.
         require_lease: Called more often, and at the end; a LeaseError that it raises ends the query.
 
     Returns:
@@ -163,7 +163,7 @@ def supervise(
 
     Raises:
         StreamingQueryException: The query failed.
-        SourceLostError: `look` has raised it.
+        SourceLostError, StoreError: `look` has raised it.
         LeaseError: `require_lease` has raised it.
     """
     supervisor.has_started = True
@@ -172,7 +172,7 @@ def supervise(
         back_ms = _until_over(query, supervisor, steps, look, require_lease)
         require_lease()
         look()
-    except (SourceLostError, LeaseError):
+    except (SourceLostError, StoreError, LeaseError):
         query.stop()
         raise
     return back_ms

@@ -116,9 +116,9 @@ def _store_of(config: AnyConfig, asked: argparse.Namespace, log: StoreLog | None
         return None
     if log is None:
         layout = config.wheel.layout()
-        if layout_of(config.store.path) != layout:
+        if layout_of(config.store.folder) != layout:
             return None
-        log = StoreLog(config.store.path, layout)
+        log = StoreLog(config.store.folder, layout)
     line, wheel = last_line(config.checkpoint, "wheel"), f"{config.checkpoint}/wheel"
     position = read_to(wheel)
     if line is None or not line.get("complete") or line.get("batch_id") != last_committed(wheel):

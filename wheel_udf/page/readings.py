@@ -49,10 +49,10 @@ from wheel_udf.page.subject import Subject
 from wheel_udf.pending import acts
 from wheel_udf.pending.entries import pending
 from wheel_udf.pending.state import from_state, heads_of
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.store.layout import INBOX, MARKS, NEAR
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.tables import delta_log as tables
 
 Reading = Callable[[], dict[str, Any]]
 
@@ -247,11 +247,12 @@ def read_rejects(subject: Subject) -> dict[str, Any]:
         are in no table.
     """
     sink = subject.rejects
-    if not isinstance(sink, DeltaSink):
+    if not isinstance(sink, DeltaSink | CatalogTableSink):
         return {"codes": {}, "samples": [], "elsewhere": type(sink).__name__.removesuffix("Sink").lower()}
-    if not tables.has_log(subject.spark, sink.path):
+    table = next(iter(sink.tables(subject.spark, None)), None)
+    if table is None:
         return {"codes": {}, "samples": []}
-    rows = subject.spark.read.format("delta").load(sink.path)
+    rows = sink.rows(subject.spark, table)
     codes = rows.groupBy("error_code").count().orderBy(F.desc("count"), "error_code").collect()
     return {
         "codes": {row.error_code: row["count"] for row in codes},

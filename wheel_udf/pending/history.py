@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row, SparkSession, functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from wheel_udf.checkpoint.act_files import acts_of
 from wheel_udf.commands.delay_levels import level_name
@@ -52,14 +52,13 @@ from wheel_udf.shard.rows import (
     RETRY,
     filled,
 )
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.kafka_sink import KafkaSink
-from wheel_udf.spark.files import open_folder
 from wheel_udf.store.layout import INBOX, is_far
 from wheel_udf.store.scan import ROW_SCHEMA, Scan
 from wheel_udf.store.slot_store import SlotStore
-from wheel_udf.tables import delta_log as tables
 from wheel_udf.wheel.acted import ACT_SCHEMA, acts_of_texts
 from wheel_udf.wheel.known import ENDED, FIRED, IN_STORE, WAITING
 
@@ -112,12 +111,10 @@ def history_of(
         events += _acts_on_state(work.query, schedule_id)
     events += _waiting(spark, work, schedule_id, geometry)
     events += _in_memory(spark, work, schedule_id)
-    places = sorted(set(tables_of(spark, destinations)) if destinations is not None else ())
-    for place in places:
-        events += _fired(spark, place, schedule_id)
+    for table in written_tables(spark, destinations):
+        events += _fired(table, schedule_id)
     events += fired_to_topics(spark, destinations, schedule_id)
-    if isinstance(rejects, DeltaSink):
-        events += rejected_to_table(spark, rejects.path, schedule_id)
+    events += rejected_to_table(spark, rejects, schedule_id)
     if isinstance(rejects, KafkaSink):
         events += rejected_to_topic(spark, rejects, schedule_id)
     return sorted(events, key=lambda event: (event.at_ms is None, event.at_ms or 0, event.seq or 0))
@@ -243,32 +240,42 @@ def _in_memory(spark: SparkSession, work: PendingWork, schedule_id: str) -> Iter
         )
 
 
-def tables_of(spark: SparkSession, destinations: Destinations) -> Iterator[str]:
-    """Yields the existing tables of the destinations."""
-    for _, sink in destinations:
-        if isinstance(sink, DeltaSink):
-            for name in open_folder(sink.path).names():
-                if destinations.resolve(name) == sink and tables.has_log(spark, f"{sink.path}/{name}"):
-                    yield f"{sink.path}/{name}"
+def written_tables(spark: SparkSession, destinations: Destinations | None) -> list[DataFrame]:
+    """The rows of each existing table of the destinations."""
+    found: dict[str, DataFrame] = {}
+    if destinations is None:
+        return []
+    for pattern, sink in destinations:
+        if isinstance(sink, DeltaSink | CatalogTableSink):
+            for table in sink.tables(spark, pattern):
+                if (
+                    isinstance(sink, CatalogTableSink)
+                    or destinations.resolve(table.rpartition("/")[2]) == sink
+                ):
+                    found.setdefault(table, sink.rows(spark, table))
+    return [found[table] for table in sorted(found)]
 
 
-def _fired(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
-    for row in _of_table(spark, place, schedule_id, "fired_at", "lateness_ms", "fire_id"):
+def _fired(table: DataFrame, schedule_id: str) -> Iterator[Event]:
+    for row in _of_table(table, schedule_id, "fired_at", "lateness_ms", "fire_id"):
         detail = f"{duration_text(row.lateness_ms)} after due, fire_id {row.fire_id}"
         yield Event(row.at, "fired", row.seq, None, row.due, row.destination, detail)
 
 
-def rejected_to_table(spark: SparkSession, place: str, schedule_id: str) -> Iterator[Event]:
+def rejected_to_table(spark: SparkSession, rejects: Sink | None, schedule_id: str) -> Iterator[Event]:
     """Yields the rejects of an id that are in a table."""
-    if not tables.has_log(spark, place):
+    if not isinstance(rejects, DeltaSink | CatalogTableSink):
         return
-    for row in _of_table(spark, place, schedule_id, "rejected_at", "error_code", "error_message"):
-        what = "missed" if row.error_code == "missed" else f"rejected: {row.error_code}"
-        yield Event(row.at, what, row.seq, None, row.due, row.destination, row.error_message)
+    for table in rejects.tables(spark, None):
+        for row in _of_table(
+            rejects.rows(spark, table), schedule_id, "rejected_at", "error_code", "error_message"
+        ):
+            what = "missed" if row.error_code == "missed" else f"rejected: {row.error_code}"
+            yield Event(row.at, what, row.seq, None, row.due, row.destination, row.error_message)
 
 
-def _of_table(spark: SparkSession, place: str, schedule_id: str, at: str, *more: str) -> list[Row]:
+def _of_table(table: DataFrame, schedule_id: str, at: str, *more: str) -> list[Row]:
     """Returns the rows of an id: ``seq``, ``destination``, ``due`` and ``at`` in ms, and the columns `more`."""
-    rows = spark.read.format("delta").load(place).where(F.col("schedule_id") == schedule_id)
+    rows = table.where(F.col("schedule_id") == schedule_id)
     instants = (F.unix_millis(column).alias(name) for column, name in (("deliver_at", "due"), (at, "at")))
     return rows.select("seq", "destination", *instants, *more).collect()

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from wheel_udf.pending.history import rejected_to_table, tables_of
+from wheel_udf.pending.history import rejected_to_table, written_tables
 from wheel_udf.pending.in_topics import Event
 from wheel_udf.pending.operations import operations_pending
-from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 
 
@@ -47,10 +46,9 @@ def operation_history_of(
         CheckpointError: There is no checkpoint, or it is damaged.
     """
     events = [*_waiting(spark, checkpoint, op_id)]
-    for place in sorted(set(tables_of(spark, destinations)) if destinations is not None else ()):
-        events += _decided(spark, place, op_id)
-    if isinstance(rejects, DeltaSink):
-        events += rejected_to_table(spark, rejects.path, op_id)
+    for table in written_tables(spark, destinations):
+        events += _decided(table, op_id)
+    events += rejected_to_table(spark, rejects, op_id)
     return sorted(events, key=lambda event: (event.at_ms is None, event.at_ms or 0))
 
 
@@ -68,8 +66,8 @@ def _waiting(spark: SparkSession, checkpoint: str, op_id: str) -> Iterator[Event
         yield Event(row.deadline_ms, what, None, None, row.deadline_ms, row.destination, detail)
 
 
-def _decided(spark: SparkSession, place: str, op_id: str) -> Iterator[Event]:
-    rows = spark.read.format("delta").load(place).where(F.col("op_id") == op_id)
+def _decided(table: DataFrame, op_id: str) -> Iterator[Event]:
+    rows = table.where(F.col("op_id") == op_id)
     at_ms = F.unix_millis("at").alias("at_ms")
     names = ("group", "outcome", "by_key", "generation", "destination", "missing", "fire_id")
     for row in rows.select(*names, at_ms).collect():

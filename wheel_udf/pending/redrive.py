@@ -27,10 +27,10 @@ from wheel_udf.pending.audit import record_act
 from wheel_udf.pending.changes import as_stored
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.picked import Picked
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import DEAD, Sink, fields
 from wheel_udf.sinks.kafka_sink import KafkaSink
-from wheel_udf.spark.places import place_of
 from wheel_udf.wheel.acted import ADD
 
 _NEEDED: Final = ("schedule_id", "seq", "origin", "amend", "deliver_at")
@@ -50,10 +50,13 @@ def dead_letters(spark: SparkSession, sink: Sink | None, name: str) -> DataFrame
     Raises:
         ActError: It is no table and no topic.
     """
-    if isinstance(sink, DeltaSink | KafkaSink) and (reason := _why_not(spark, sink, name)) is not None:
+    if (
+        isinstance(sink, DeltaSink | CatalogTableSink | KafkaSink)
+        and (reason := _why_not(spark, sink, name)) is not None
+    ):
         raise ActError(f"dead letters cannot be read, {reason}", field="dead_letters", value=name)
-    if isinstance(sink, DeltaSink):
-        return spark.read.format("delta").load(place_of(sink.path, name)).select(*DEAD.names)
+    if isinstance(sink, DeltaSink | CatalogTableSink):
+        return sink.rows(spark, sink.table_of(name)).select(*DEAD.names)
     if isinstance(sink, KafkaSink):
         return _of_topic(spark, sink, name)
     raise ActError(
@@ -64,7 +67,7 @@ def dead_letters(spark: SparkSession, sink: Sink | None, name: str) -> DataFrame
     )
 
 
-def _why_not(spark: SparkSession, sink: DeltaSink | KafkaSink, name: str) -> str | None:
+def _why_not(spark: SparkSession, sink: DeltaSink | CatalogTableSink | KafkaSink, name: str) -> str | None:
     """Why there are no letters to read. Sinks that may create what is missing would not say that it is missing."""
     return replace(sink, create=False).missing_reason(spark, name, DEAD)
 

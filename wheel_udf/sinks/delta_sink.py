@@ -15,14 +15,16 @@ appends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
+from wheel_udf.common.names import AllowList
 from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.spark.places import place_of
 from wheel_udf.tables import delta_log as tables
@@ -40,7 +42,7 @@ _STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
-def _columns(
+def columns_of_rows(
     destination: str | None, shape: Shape, lacking: frozenset[str]
 ) -> tuple[T.StructType, frozenset[str], frozenset[str]]:
     """Returns the columns of a destination's rows (None: of the rejects), those never null, and those of short text.
@@ -51,6 +53,12 @@ def _columns(
         return fields(REJECT_SCHEMA), frozenset(), frozenset({"error_code"})
     columns = T.StructType([each for each in fields(shape.columns) if each.name not in lacking])
     return columns, frozenset(columns.names) - shape.may_be_null, frozenset({"destination", "outcome"})
+
+
+def new_table_properties(destination: str | None, shape: Shape) -> dict[str, str]:
+    """The properties of a new table for a destination's rows (None: for the rejects)."""
+    statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+    return {**TABLE_PROPERTIES, _STATISTICS: statistics}
 
 
 def _lacking(place: str, shape: Shape) -> frozenset[str]:
@@ -95,7 +103,7 @@ class DeltaSink:
         if place in self._sound and self._sound[place][0] == shape:
             return None
         lacking = _lacking(place, shape)
-        misfit = tables.snapshot(place).contradiction(*_columns(destination, shape, lacking))
+        misfit = tables.snapshot(place).contradiction(*columns_of_rows(destination, shape, lacking))
         if misfit is None:
             self._sound[place] = shape, lacking
         return f"the table {place} does not fit: {misfit}" if misfit else None
@@ -116,8 +124,7 @@ class DeltaSink:
         stands = looked or self._stands(spark, place)
         if not stands and not self.create and destination is not None:
             raise SinkError("the table is missing", field=place, hint="create it, or set create: true")
-        statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
-        properties = {**TABLE_PROPERTIES, _STATISTICS: statistics}
+        properties = new_table_properties(destination, shape)
         if not stands and creates_alone(spark, place):
             create_once(place, frame.schema, properties)
         elif not stands:
@@ -135,7 +142,7 @@ class DeltaSink:
         frame = frame.drop(*lacking) if lacking and destination is not None else frame
         try:
             append_once(
-                frame, place, *_columns(destination, shape, lacking), app_id=app_id, batch_id=batch_id
+                frame, place, *columns_of_rows(destination, shape, lacking), app_id=app_id, batch_id=batch_id
             )
         except Exception:
             self._sound.pop(place, None)
@@ -155,6 +162,24 @@ class DeltaSink:
         except SinkError:
             return False
         return has_batch(tables.snapshot(place).transactions(), app_id, batch_id)
+
+    def table_of(self, destination: str | None) -> str:
+        """The place of a destination's table."""
+        return place_of(self.path, destination)
+
+    def tables(self, spark: SparkSession, pattern: str | None) -> Iterator[str]:
+        """Yields the places of the tables that exist for a name or pattern of the allow-list; None: of the rejects."""
+        if pattern is None:
+            names: list[str | None] = [None]
+        else:
+            allowed = AllowList([pattern])
+            names = [name for name in open_folder(self.path).names() if allowed.first(name) is not None]
+        places = (f"{self.path}/{name}" if name is not None else self.path for name in names)
+        yield from (place for place in places if tables.has_log(spark, place))
+
+    def rows(self, spark: SparkSession, table: str) -> DataFrame:
+        """The rows of a table, by its place."""
+        return spark.read.format("delta").load(table)
 
     def _stands(self, spark: SparkSession, place: str) -> bool:
         """Whether a table exists; a log without a commit (left by a first write that was killed) is not a table."""

@@ -26,6 +26,7 @@ from wheel_udf.common.names import (
     shares_a_folder,
 )
 from wheel_udf.common.secrets import hide
+from wheel_udf.common.table_names import TableName, may_be_one
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import SHAPES, columns_of
 
@@ -301,12 +302,14 @@ class Destinations:
 
 
 def require_apart(destinations: Destinations, rejects: Sink) -> None:
-    """Refuses rejects in the folder of a destination: one of two tables in one place fails its batches, later.
+    """Refuses rejects in the folder or the table of a destination: one of two tables in one place fails its batches,
+    later.
 
     Raises:
-        ConfigError: The folder of the rejects is that of a sink, above it, or one that a destination may have.
+        ConfigError: The folder of the rejects is that of a sink, above it, or one that a destination may have; or their
+            table is one that a destination may have.
     """
-    own = getattr(rejects, "path", None)
+    own, own_table = getattr(rejects, "path", None), _table_of(rejects)
     for pattern, sink in destinations:
         other = getattr(sink, "path", None)
         if own is not None and other is not None and shares_a_folder(own, pattern, other):
@@ -316,3 +319,16 @@ def require_apart(destinations: Destinations, rejects: Sink) -> None:
                 value=own,
                 rule=f"neither in nor above the folder of destination {pattern} below {other}",
             )
+        template = _table_of(sink)
+        if own_table is not None and template is not None and may_be_one(own_table, pattern, template):
+            raise ConfigError(
+                "the rejects and a destination share a table",
+                field="rejects.table",
+                value=str(own_table),
+                rule=f"no table of destination {pattern}: {template}",
+            )
+
+
+def _table_of(sink: Sink) -> TableName | None:
+    found = getattr(sink, "name", None)
+    return found if isinstance(found, TableName) else None

@@ -32,9 +32,10 @@ from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.names import NAME_RULE, is_destination_name
-from wheel_udf.common.table_names import TableName, quoted
+from wheel_udf.common.table_names import TableName, table_name
 from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
 from wheel_udf.spark.jvm import has_class
+from wheel_udf.tables import named_tables
 
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # A commit per second would leave 86,400 files of metadata a day.
@@ -47,7 +48,10 @@ SERIES: Final = "wheel-udf.series"
 BATCH: Final = "wheel-udf.batch"
 """Properties of a snapshot: whose batch it is, and which one."""
 
-_MISSING: Final = frozenset({"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"})
+_MISSING: Final = frozenset(
+    # The last one: there is no such catalog, and Spark takes it for a schema of its own.
+    {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}
+)
 _BUILT_IN: Final = "spark_catalog"
 
 
@@ -67,12 +71,18 @@ class IcebergSink:
 
     table: str
     create: bool = False
-    _name: TableName = field(init=False, repr=False, compare=False)
-    _tried: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tried: dict[tuple[TableName, str], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """The last batch that this process has tried to write, by table and series."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_name", TableName.parse(self.table))
+        table_name(self.table)
+
+    @property
+    def name(self) -> TableName:
+        """The name, or template of names."""
+        return table_name(self.table)
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -80,12 +90,12 @@ class IcebergSink:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.missing_reason`: wrong name, table, format or columns.
 
         Raises:
-            SinkError: The session has no such catalog.
+            SinkError: The catalog does not answer, or its class is missing.
         """
         if destination is not None and not is_destination_name(destination):
-            return f"{destination} is not a destination name; rule: {NAME_RULE}"
+            return f"not a destination name: {destination!r}; rule: {NAME_RULE}"
         self._require_catalog(spark)
-        name = self._name.of(destination)
+        name = self.name.of(destination)
         found = _columns_of(spark, name)
         if found is None:
             return self._why_not_made(spark, name, destination)
@@ -105,11 +115,13 @@ class IcebergSink:
         shape: Shape = FIRED,
     ) -> None:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.write`."""
-        spark, name = frame.sparkSession, self._name.of(destination)
+        spark, name = frame.sparkSession, self.name.of(destination)
         found = _columns_of(spark, name)
         if found is None:
             if not self.create and destination is not None:
-                raise SinkError("the table is missing", field=name, hint="create it, or set create: true")
+                raise SinkError(
+                    "the table is missing", field=str(name), hint="create it, or set create: true"
+                )
             found = _create(frame, name)
         if self.holds(spark, destination, app_id=app_id, batch_id=batch_id):
             return
@@ -121,19 +133,19 @@ class IcebergSink:
             if column.name not in columns.names
         ]
         series = _series(app_id, destination)
-        writer = frame.select(*map(quoted, columns.names), *further).writeTo(name)
+        writer = frame.select(*columns.names, *further).writeTo(name.sql)
         try:
             writer.options(
                 **{f"snapshot-property.{SERIES}": series, f"snapshot-property.{BATCH}": str(batch_id)}
             ).append()
         except Exception:
             # The catalog of a session keeps tables for half a minute: this one may be another one by now.
-            spark.catalog.refreshTable(name)
+            spark.catalog.refreshTable(name.sql)
             raise
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.holds`; from the table's snapshots."""
-        name = self._name.of(destination)
+        name = self.name.of(destination)
         if self._tried.get((name, app_id), batch_id) < batch_id:
             return False  # nobody has tried to write it
         if _columns_of(spark, name) is None:
@@ -141,31 +153,19 @@ class IcebergSink:
         of_batch = (F.element_at("summary", SERIES) == _series(app_id, destination)) & (
             F.element_at("summary", BATCH).cast("long") >= batch_id
         )
-        return not spark.table(f"{name}.snapshots").where(of_batch).limit(1).isEmpty()
+        return not spark.table(f"{name.sql}.snapshots").where(of_batch).limit(1).isEmpty()
 
     def _require_catalog(self, spark: SparkSession) -> None:
-        catalog = self._name.catalog
-        if catalog in (None, _BUILT_IN):
-            return
-        made_of, rule = spark.conf.get(key := f"spark.sql.catalog.{catalog}", None), None
-        if made_of is None:
-            what, rule = "the session has no such catalog", f"{key} names its class"
-        elif not has_class(spark, made_of):
-            what = f"the class of the catalog {catalog} is not there: {made_of}"
-        else:
-            return
-        hint = (
-            "set spark.sql.catalog.* and the jar of Iceberg's runtime for this Spark in spark-defaults.conf"
-        )
-        raise SinkError(what, field="table", value=self.table, rule=rule, hint=hint)
+        catalog = self.name.schema[0] if len(self.name.schema) > 1 else _BUILT_IN
+        made_of = spark.conf.get(f"spark.sql.catalog.{catalog}", None)
+        if catalog != _BUILT_IN and made_of is not None and not has_class(spark, made_of):
+            hint = "add the jar of Iceberg's runtime for this Spark (spark.jars.packages)"
+            raise SinkError("the class of the catalog is missing", field=catalog, value=made_of, hint=hint)
 
-    def _why_not_made(self, spark: SparkSession, name: str, destination: str | None) -> str | None:
-        if not self.create and destination is not None:
-            return f"the table {name} is missing"
-        schema = self._name.schema
-        if schema is not None and not spark.catalog.databaseExists(schema):
-            return f"the schema {schema} is missing"
-        return None
+    def _why_not_made(self, spark: SparkSession, name: TableName, destination: str | None) -> str | None:
+        if (fault := named_tables.schema_fault(spark, name)) is not None:
+            return f"there is no table {name}: {fault}"
+        return None if self.create or destination is None else f"the table {name} is missing"
 
 
 def _series(app_id: str, destination: str | None) -> str:
@@ -185,25 +185,27 @@ def _columns(
     return T.StructType(taken), shape.may_be_null
 
 
-def _columns_of(spark: SparkSession, name: str) -> T.StructType | None:
+def _columns_of(spark: SparkSession, name: TableName) -> T.StructType | None:
     """The columns of a table; None if there is none of this name."""
     try:
-        return spark.table(name).schema
+        return spark.table(name.sql).schema
     except AnalysisException as fault:
         if fault.getCondition() not in _MISSING:
             raise
         return None
 
 
-def _provider(spark: SparkSession, name: str) -> str:
-    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name IN ('Provider', 'Type')").collect()
+def _provider(spark: SparkSession, name: TableName) -> str:
+    rows = (
+        spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").where("col_name IN ('Provider', 'Type')").collect()
+    )
     said = {row.col_name: row.data_type for row in rows}
     return str(said.get("Provider") or said.get("Type") or "a view").lower()
 
 
-def _create(frame: DataFrame, name: str) -> T.StructType:
+def _create(frame: DataFrame, name: TableName) -> T.StructType:
     """Creates the table without a row, unless another query has been faster; returns its columns."""
-    writer = frame.limit(0).writeTo(name).using("iceberg")
+    writer = frame.limit(0).writeTo(name.sql).using("iceberg")
     for key, value in TABLE_PROPERTIES.items():
         writer = writer.tableProperty(key, value)
     try:
@@ -212,7 +214,7 @@ def _create(frame: DataFrame, name: str) -> T.StructType:
         if (found := _columns_of(frame.sparkSession, name)) is None:
             raise
         return found
-    return frame.sparkSession.table(name).schema
+    return frame.sparkSession.table(name.sql).schema
 
 
 def _misfit(columns: T.StructType, may_be_null: Collection[str], found: T.StructType) -> str | None:

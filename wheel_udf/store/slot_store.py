@@ -97,6 +97,7 @@ class SlotStore(StoreReader):
     def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
         super().__init__(spark, path, layout)
         self.require_lease: Callable[[], None] = lambda: None
+        self._written_id: str | None = None
 
     @staticmethod
     def open(
@@ -186,7 +187,17 @@ class SlotStore(StoreReader):
         )
 
     def _begin(self) -> Transaction:
-        return Transaction(self.path, keeps_log=not self.log_is_read)
+        transaction = Transaction(self.path, keeps_log=not self.log_is_read)
+        before = transaction.before
+        if before.version < 0 or self._written_id not in (None, before.table_id):
+            raise StoreError(
+                "the slot store was dropped, or created anew, while it is in use",
+                field=self.path,
+                rule="the table that holds what is pending",
+                hint="restore it from a copy, or the catalog's dropped tables",
+            )
+        self._written_id = before.table_id
+        return transaction
 
     def require_marks(self, marks: Mapping[str, int], expected: Mapping[str, int | None]) -> None:
         """Checks that the transactions of others are as expected."""

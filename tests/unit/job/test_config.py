@@ -279,7 +279,7 @@ def test_faults_of_the_overrides_and_across_sections_stand_in_the_same_list(file
         ("destinations={}", "empty: destinations; rule: at least one"),
         (
             "destinations.x.sink=delta",
-            "a required setting is missing: destinations.x.path; rule: the folder to write to",
+            "a required setting is missing: destinations.x.path; rule: a folder; or table, a name in a catalog",
         ),
         ("destinations.a/b={sink: delta, path: x}", "not a destination pattern: destinations.a/b = 'a/b'"),
         ("rejects.create=1", "not true or false: rejects.create = 1; rule: true or false"),

@@ -4,20 +4,26 @@ and restarts.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt
+from pydantic_core import InitErrorDetails
 
+from wheel_udf.common.errors import StoreError
 from wheel_udf.job.models.record_parts import RecordPartsConfig
-from wheel_udf.job.models.section import Section
+from wheel_udf.job.models.section import Rule, Section
+from wheel_udf.job.models.tables import is_one_table, path_or_table
 from wheel_udf.job.models.values import (
     DestinationName,
     FolderPath,
     PositiveMs,
     Span,
+    TableText,
     TimeZone,
     UnboundedMs,
     as_written,
+    fault_at,
 )
 
 
@@ -100,11 +106,22 @@ class DeliveryConfig(Section):
     """The most bytes that wait there."""
 
 
+def _location_is_of_a_table(location: str | None, table: str | None) -> Iterator[InitErrorDetails]:
+    if location is not None and table is None:
+        yield fault_at("location", what="a setting without effect", value=location, rule="with store.table")
+
+
 class StoreConfig(Section):
     """Where the slot store is, and how long it keeps rows that have left it."""
 
-    path: FolderPath
+    path: FolderPath | None = None
     """The folder of the store, a Delta table."""
+
+    table: TableText | None = None
+    """The store's name in a catalog, instead of a path. The catalog chooses the location of a missing table."""
+
+    location: FolderPath | None = None
+    """Where a missing table is created. Default: where the catalog puts it."""
 
     history_ms: Span = Field(as_written("0 seconds"), alias="history")
     """How long rows stay after their due time. They stay for contract.memory if that is longer."""
@@ -114,6 +131,26 @@ class StoreConfig(Section):
 
     lead_windows: StrictInt = Field(0, ge=0, le=1_000_000)
     """Event clock: windows that the intake may be ahead. 0: it waits for the wheel after each batch."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (path_or_table, is_one_table, _location_is_of_a_table)
+
+    @property
+    def place(self) -> str:
+        """The path or the name, for people."""
+        return self.path or self.table or ""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the store.
+
+        Raises:
+            StoreError: It is known to the catalog, which was not asked (:func:`wheel_udf.job.named.located`).
+        """
+        if self.path is None:
+            raise StoreError(
+                "the location of the slot store is not known yet", field="store.table", value=self.table
+            )
+        return self.path
 
 
 class LeaseConfig(Section):

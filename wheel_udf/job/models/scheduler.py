@@ -21,6 +21,7 @@ from wheel_udf.commands.delay_levels import level_name
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import shares_a_folder
 from wheel_udf.common.paths import names_of
+from wheel_udf.common.table_names import TableName, is_same, may_be_one
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models.api import ApiConfig
 from wheel_udf.job.models.bounds import (
@@ -44,6 +45,7 @@ from wheel_udf.job.models.sink import (
     RejectsConfig,
 )
 from wheel_udf.job.models.source import KafkaSourceConfig, SourceConfig
+from wheel_udf.job.models.tables import table_of
 from wheel_udf.job.models.values import DestinationName, FolderPath, as_written, duration_or, fault_at
 from wheel_udf.job.models.wheel import ClockConfig, TieredClockConfig, TieredWheelConfig, WheelConfig
 from wheel_udf.punctual.producers import settings_of
@@ -76,7 +78,7 @@ def _paths_have_one_use(
     store: object = None,
     checkpoint: str | None = None,
 ) -> Faults:
-    if path_of(events) == path_of(operations):
+    if path_of(events) is not None and path_of(events) == path_of(operations):
         events = None  # one table may hold both
     sections = {
         "source": source,
@@ -91,6 +93,53 @@ def _paths_have_one_use(
         if path is not None and (other := seen.setdefault(names_of(path), location)) != location:
             rule = f"not the path of {'.'.join(other)}"
             yield fault_at(*location, what="one path with two uses", value=path, rule=rule)
+
+
+@looks_at(source="table", operations="table", events="table", rejects="table", store="table")
+def _tables_have_one_use(
+    source: object = None,
+    operations: object = None,
+    events: object = None,
+    rejects: object = None,
+    store: object = None,
+) -> Faults:
+    sections = {
+        "source": source,
+        "operations": operations,
+        "events": events,
+        "rejects": rejects,
+        "store": store,
+    }
+    seen: dict[str, TableName] = {}
+    for section, settings in sections.items():
+        table = table_of(settings)
+        other = None if table is None else next((name for name in seen if is_same(seen[name], table)), None)
+        if table is None:
+            continue
+        seen.setdefault(section, table)
+        if other is not None and (other, section) != ("operations", "events"):  # one table may hold both
+            rule = f"not the table of {other}"
+            yield fault_at(section, "table", what="one table with two uses", value=str(table), rule=rule)
+
+
+@looks_at(rejects="table", destinations="*.table", store="table")
+def _tables_are_apart(
+    rejects: RejectsConfig, destinations: Mapping[str, AnySink], store: object = None
+) -> Faults:
+    if (own := table_of(rejects)) is not None and own.is_template:
+        rule = "the name of one table"
+        yield fault_at(
+            "rejects", "table", what="{destination} has no meaning here", value=str(own), rule=rule
+        )
+        return
+    for section, table in (("rejects", own), ("store", table_of(store))):
+        for pattern, sink in destinations.items():
+            template = table_of(sink)
+            if table is not None and template is not None and may_be_one(table, pattern, template):
+                rule = f"no table of destinations.{pattern}, {template}"
+                what = f"the {section} and a destination share a table"
+                yield fault_at(section, "table", what=what, value=str(table), rule=rule)
+                break
 
 
 @looks_at(rejects="path", destinations="*.path")
@@ -171,7 +220,9 @@ class JobConfig(Section):
     rules: ClassVar[tuple[Rule, ...]] = (
         _default_is_allowed,
         _paths_have_one_use,
+        _tables_have_one_use,
         _rejects_are_apart,
+        _tables_are_apart,
         _rejects_are_not_served,
         _health_allows_for_the_trigger,
     )
@@ -418,7 +469,7 @@ class TieredConfig(SchedulerConfig):
     """Event or processing clock. The event clock with --until plays bounded input to its end without waiting."""
 
     store: StoreConfig
-    """Mode tiered keeps its far levels at store.path."""
+    """Mode tiered keeps its far levels at store.path, or in store.table."""
 
     @property
     def checkpoints(self) -> tuple[str, ...]:

@@ -10,17 +10,18 @@ from pydantic_core import InitErrorDetails
 
 from wheel_udf.common.errors import ConfigError, ConfigErrors
 from wheel_udf.common.names import KAFKA_SERVERS, PATTERN_RULE, is_destination_pattern
-from wheel_udf.common.table_names import TableName
 from wheel_udf.job.kafka_options import option
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule
 from wheel_udf.job.models.service import NumberOrRetries, RetriesConfig, ServedConfig
+from wheel_udf.job.models.tables import path_or_table
 from wheel_udf.job.models.values import (
     NOT_EMPTY,
     DestinationName,
     FolderPath,
     Options,
     PositiveWaitMs,
+    TableText,
     Text,
     WaitMs,
     as_written,
@@ -77,35 +78,31 @@ class _Creating(_Sink):
     """Whether a missing Delta table or topic is created. Folders of files, and tables of rejects, always are."""
 
 
-class _Folder(_Creating):
-    path: FolderPath
-    """The folder to write to."""
-
+class _Tables(_Creating):
     rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _tables_are_not_tried_again)
 
 
-class DeltaSinkConfig(_Folder):
-    """A Delta table for each destination name, below one folder. Of rejects: one table."""
+class DeltaSinkConfig(_Tables):
+    """A Delta table for each destination name: below one folder, or by its name in a catalog. Of rejects: one table."""
 
     sink: Literal["delta"]
     """Delta tables: exactly once."""
 
+    path: FolderPath | None = None
+    """The folder of the tables; of rejects the table itself."""
 
-def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
-    """The errors of a sink about its settings, under the keys of the file."""
-    try:
-        make()
-    except ConfigError as error:
-        for each in error.faults if isinstance(error, ConfigErrors) else (error,):
-            keys = (each.field or "").removesuffix("_ms").partition(":")[0].split(".", 1)
-            yield fault_at(*keys, what=each.what, value=each.value, rule=each.rule, hint=each.hint)
+    table: TableText | None = None
+    """The table's name in a catalog, instead of a path; {destination} stands for the destination's name."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (*_Tables.rules, path_or_table)
+
+    @property
+    def shown(self) -> str:
+        """The folder, or the table."""
+        return self.path if self.path is not None else f"table {self.table}"
 
 
-def _is_a_table(table: str) -> Iterator[InitErrorDetails]:
-    return _faults_of(lambda: TableName.parse(table))
-
-
-class IcebergSinkConfig(_Creating):
+class IcebergSinkConfig(_Tables):
     """A table of an Iceberg catalog for each destination name. Of rejects: one table."""
 
     shown_as: ClassVar = "{table}"
@@ -113,17 +110,18 @@ class IcebergSinkConfig(_Creating):
     sink: Literal["iceberg"]
     """Iceberg tables: exactly once."""
 
-    table: Text
+    table: TableText
     """The table's name, such as lake.reminders.{destination}; {destination} stands for the destination's name."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*ServedConfig.rules, _tables_are_not_tried_again, _is_a_table)
 
-
-class FileSinkConfig(_Folder):
+class FileSinkConfig(_Tables):
     """Files, for a first look at the output."""
 
     sink: Literal["parquet", "json", "csv"]
     """The format of the files."""
+
+    path: FolderPath
+    """The folder to write to."""
 
     @property
     def creates(self) -> bool:
@@ -153,6 +151,16 @@ class KafkaRejectsConfig(KafkaSinkConfig):
 
     topic: DestinationName
     """The topic for what cannot be delivered."""
+
+
+def _faults_of(make: Callable[[], object]) -> Iterator[InitErrorDetails]:
+    """The errors of a sink about its settings, under the keys of the file."""
+    try:
+        make()
+    except ConfigError as error:
+        for each in error.faults if isinstance(error, ConfigErrors) else (error,):
+            keys = (each.field or "").removesuffix("_ms").partition(":")[0].split(".", 1)
+            yield fault_at(*keys, what=each.what, value=each.value, rule=each.rule, hint=each.hint)
 
 
 def _is_a_webhook(url: str, headers: Mapping[str, str]) -> Iterator[InitErrorDetails]:

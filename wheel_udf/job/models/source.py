@@ -11,7 +11,8 @@ from pydantic_core import InitErrorDetails
 from wheel_udf.job.kafka_options import option, topic_names
 from wheel_udf.job.models import kafka
 from wheel_udf.job.models.section import Rule, Section
-from wheel_udf.job.models.values import FolderPath, Options, Text, fault_at
+from wheel_udf.job.models.tables import is_one_table, path_or_table
+from wheel_udf.job.models.values import FolderPath, Options, TableText, Text, fault_at
 
 _CHANGE_FEED = ("readChangeFeed", "readChangeData")  # Delta has both names
 
@@ -44,6 +45,16 @@ class FileSourceConfig(_Source):
     path: FolderPath
     """The folder to read. It must exist; it may be empty. If no folder has this name, * ? [ ] { } are wildcards."""
 
+    @property
+    def place(self) -> str:
+        """The path."""
+        return self.path
+
+    @property
+    def place_field(self) -> str:
+        """The setting that has it."""
+        return "source.path"
+
     schema_ddl: Text | None = Field(None, alias="schema")
     """Columns of the files as SQL DDL. Default: those of the files, or of the command contract."""
 
@@ -56,8 +67,23 @@ class DeltaSourceConfig(_Source):
     format: Literal["delta"]
     """A Delta table."""
 
-    path: FolderPath
+    path: FolderPath | None = None
     """The folder of the table to read."""
+
+    table: TableText | None = None
+    """The table's name in a catalog, instead of a path."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (path_or_table, is_one_table)
+
+    @property
+    def place(self) -> str:
+        """The path or the name."""
+        return self.path or self.table or ""
+
+    @property
+    def place_field(self) -> str:
+        """The setting that has it."""
+        return "source.table" if self.path is None else "source.path"
 
     @property
     def reads_changes(self) -> bool:

@@ -24,6 +24,7 @@ from wheel_udf.common.instants import (
 )
 from wheel_udf.common.names import NAME_RULE, is_destination_name
 from wheel_udf.common.paths import require_path
+from wheel_udf.common.table_names import table_name
 from wheel_udf.recurrence.local_times import zone_of
 
 _DURATION_RULE: Final = "a duration with its unit, such as 1 second, 10 minutes or PT10M"
@@ -110,6 +111,14 @@ def _path(value: str) -> str:
     return value
 
 
+def _table(value: str) -> str:
+    try:
+        table_name(value)
+    except ConfigError as error:
+        raise fault(error.what, rule=error.rule, hint=error.hint) from None
+    return value
+
+
 def _destination(value: str) -> str:
     if not is_destination_name(value):
         raise fault("not a name", rule=NAME_RULE)
@@ -150,6 +159,7 @@ NOT_EMPTY: Final = BeforeValidator(_not_empty)
 """Refuses an empty list or section. (The bound of pydantic counts only valid items.)"""
 Text = Annotated[StrictStr, BeforeValidator(_text)]
 FolderPath = Annotated[Text, AfterValidator(_path)]
+TableText = Annotated[Text, AfterValidator(_table)]
 DestinationName = Annotated[Text, AfterValidator(_destination)]
 TimeZone = Annotated[Text, AfterValidator(_time_zone)]
 _Option = Annotated[

@@ -161,7 +161,7 @@ def _each_once(reader: DataStreamReader, path: str, options: dict[str, str], dep
 
 def reader_options(source: Source) -> dict[str, str]:
     """Returns the options for Spark's reader."""
-    defaults = {} if source.format == "delta" else reader_defaults(source.path)
+    defaults = {} if source.format == "delta" else reader_defaults(source.place)
     options = {**defaults, **(_CSV_DEFAULTS if source.format == "csv" else {}), **source.options}
     folded = {key.lower(): value for key, value in options.items()}
     if folded.get("mode", "").upper() == "DROPMALFORMED":
@@ -186,7 +186,7 @@ def existing(source: Source, load: Callable[[], _T]) -> _T:
         if error.getCondition() in _MISSING:
             rule = "a Delta table" if source.format == "delta" else "a folder that exists (it may be empty)"
             raise ConfigError(
-                "there is nothing to read", field="source.path", value=source.path, rule=rule
+                "there is nothing to read", field=source.place_field, value=source.place, rule=rule
             ) from error
         raise
 
@@ -282,8 +282,8 @@ def require_id(names: Sequence[str], source: Source) -> None:
         shown = ", ".join(name for name in names if name != CORRUPT_RECORD) or "no columns"
         raise ContractError(
             "the source has no column schedule_id",
-            field="source.path",
-            value=source.path,
+            field=source.place_field,
+            value=source.place,
             rule="the columns of the command contract",
             hint=f"found: {shown}"
             + (f"; {renamed}" if (renamed := meant(names, ["schedule_id"], ())) else ""),
