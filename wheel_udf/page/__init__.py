@@ -35,7 +35,7 @@ style sheet, so they follow light and dark.
 
 This room is below ``job``, which makes a Subject from a config: the page reads no config.
 
-May import: common, shard, control, spark, tables, checkpoint, sinks, delivery, store, pending, metrics; pyspark; flask,
+May import: common, shard, control, spark, checkpoint, sinks, delivery, store, pending, metrics; pyspark; flask,
 flask_wtf, waitress (extra ``ui``; not in ``shard_sums`` and ``shard_next``, which run on executors: numpy and pyarrow
 only).
 """

@@ -19,9 +19,10 @@ known. ``holds`` returns False, and Delta itself skips what the table has.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +35,9 @@ from wheel_udf.tables import named_tables
 from wheel_udf.tables.delta_log import snapshot
 from wheel_udf.tables.named_tables import NamedTable, NotATableError
 from wheel_udf.tables.table_state import TableState, has_batch
+
+_creating: Final = threading.Lock()
+"""Destinations of a batch that have one table create it once."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class CatalogTableSink:
         table = named_tables.look_up(spark, name)
         if table is None:
             if (fault := named_tables.schema_fault(spark, name)) is not None:
-                return f"{fault}, so there is no table {name}"
+                return f"there is no table {name}: {fault}"
             return None if self.create or destination is None else f"the table {name} is missing"
         return self._check(name, table, destination, shape)
 
@@ -156,19 +160,28 @@ class CatalogTableSink:
         name = self.name.of(destination)
         if (known := self._checked.get(name)) is not None:
             return known
-        reason = self.missing_reason(spark, destination, shape)
-        if reason is None and name not in self._checked:
-            columns, _, _ = columns_of_rows(destination, shape, frozenset())
-            try:
-                named_tables.create(spark, name, columns, new_table_properties(destination, shape))
-            except NotATableError as fault:
-                self._refused[name] = str(fault)
-                raise
+        with _creating:
             reason = self.missing_reason(spark, destination, shape)
+            if reason is None and name not in self._checked:
+                refused = self._create(spark, destination, shape)
+                reason = self.missing_reason(spark, destination, shape)
+                if refused is not None and name not in self._checked:
+                    self._refused[name] = reason = refused
         known = self._checked.get(name)
         if reason is None and known is not None:
             return known
         raise SinkError(reason or "the table was dropped meanwhile", field=str(name))
+
+    def _create(self, spark: SparkSession, destination: str | None, shape: Shape) -> str | None:
+        """Creates a table; returns why the catalog refuses it, which may be that another job creates it just now."""
+        columns, _, _ = columns_of_rows(destination, shape, frozenset())
+        try:
+            named_tables.create(
+                spark, self.name.of(destination), columns, new_table_properties(destination, shape)
+            )
+        except NotATableError as fault:
+            return str(fault)
+        return None
 
     def holds(
         self,

@@ -20,6 +20,7 @@ Spark jobs than :func:`~wheel_udf.tables.delta_transaction.append_once`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,7 +29,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
-from wheel_udf.common.table_names import TableName, quoted
+from wheel_udf.common.table_names import PLACEHOLDER, TableName, quoted
 from wheel_udf.spark.failures import first_line, quiet_sql
 from wheel_udf.tables.delta_log import snapshot
 from wheel_udf.tables.table_state import FORGETS, TableState
@@ -119,11 +120,18 @@ def look_up(spark: SparkSession, name: TableName) -> NamedTable | None:
 
 
 def schema_fault(spark: SparkSession, name: TableName) -> str | None:
-    """Why no table can have this name, as a clause: its catalog or its schema is missing. None if one can.
+    """Why no table can have this name, as a clause: its catalog or schema is missing, or the name is none. None if one
+    can.
 
     Raises:
         SinkError: The catalog does not answer, or does not allow it.
     """
+    if (
+        _is_sparks_own(spark, name)
+        and re.fullmatch(r"\w+", name.parts[-1].replace(PLACEHOLDER, "x"), re.ASCII) is None
+    ):
+        # Delta would make a folder of that name before the metastore refuses it.
+        return "tables of this catalog have names of A-Z a-z 0-9 _"
     if not name.schema:
         return None
     try:
@@ -140,10 +148,15 @@ def schema_fault(spark: SparkSession, name: TableName) -> str | None:
 
 def vanishes(spark: SparkSession, name: TableName) -> bool:
     """Whether names of this catalog end with the process: it is Spark's own, without a metastore."""
-    catalog = name.parts[0] if len(name.parts) > 2 else spark.catalog.currentCatalog()
-    is_own = spark.conf.get(f"spark.sql.catalog.{_SESSION_CATALOG}", _SESSION_CLASS) == _SESSION_CLASS
     kind = spark.conf.get("spark.sql.catalogImplementation", _IN_MEMORY)
-    return catalog == _SESSION_CATALOG and is_own and kind == _IN_MEMORY
+    return kind == _IN_MEMORY and _is_sparks_own(spark, name)
+
+
+def _is_sparks_own(spark: SparkSession, name: TableName) -> bool:
+    """Whether the catalog is Spark's own, with or without a metastore."""
+    catalog = name.parts[0] if len(name.parts) > 2 else spark.catalog.currentCatalog()
+    kind = spark.conf.get(f"spark.sql.catalog.{_SESSION_CATALOG}", _SESSION_CLASS)
+    return catalog == _SESSION_CATALOG and kind == _SESSION_CLASS
 
 
 def tables_in(spark: SparkSession, name: TableName) -> list[str]:
@@ -187,10 +200,10 @@ def create(
             with quiet_sql():
                 spark.sql(statement)
         except PySparkException as fault:
-            condition = fault.getCondition()
-            if condition in _CREATED_MEANWHILE and left:
+            # Delta's errors about concurrent commits have their condition in the text alone.
+            if left and any(f"[{each}" in str(fault) for each in _CREATED_MEANWHILE):
                 continue
-            kind = NotATableError if condition in _REFUSED_NAMES else SinkError
+            kind = NotATableError if fault.getCondition() in _REFUSED_NAMES else SinkError
             raise kind(f"the table cannot be created ({_why(fault)})", field=str(name)) from fault
         except (
             Exception
