@@ -36,7 +36,7 @@ setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when py
 # submitted; the page; what an upgrade of Spark or Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/pending/test_acts.py tests/delta/pending/test_series.py tests/delta/pending/test_in_store.py \
-          tests/delta/delivery/test_retries.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
+          tests/delta/names tests/delta/delivery/test_retries.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
           tests/delta/delivery/test_hostile_names.py tests/kafka/punctual/test_punctual.py tests/spark/job/test_job.py tests/s3/test_jobs_on_s3.py tests/hdfs \
           tests/delta/tiered/test_series.py tests/delta/tiered/test_fire_now.py tests/kafka/delivery/test_retries.py tests/kafka/pending/test_redrive.py \
           tests/delta/delivery/test_deliver.py tests/delta/sinks/test_sinks.py tests/delta/tables/test_append_once.py tests/spark/commands/test_header_names.py \

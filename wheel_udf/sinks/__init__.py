@@ -8,6 +8,7 @@ databases, HTTP endpoints::
                   can it be written? ------------ no -> rejects: undeliverable      batch_writer (check)
                     | yes
                     |-- DeltaSink   one write per table, exactly once               delta_sink
+                    |-- CatalogTableSink  the same, by names of a catalog           catalog_sink
                     |-- FileSink    one write per folder                            file_sink
                     |-- HttpSink    a POST per row, from the executors              http_sink, _sender, _endpoint
                     |-- JdbcSink    one write for all tables, each row once         jdbc_sink, jdbc_tables

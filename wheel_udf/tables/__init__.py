@@ -7,6 +7,7 @@ In: the place of a table. Out: its version, columns, files, transactions; frames
     data_files          rows to Parquet files, written by Spark, with the statistics of their footers
     delta_transaction   one commit: rows, transaction identifiers, removed files
     log_checkpoints     checkpoints of logs, beside the batches, by delta-rs
+    named_tables        tables that a catalog knows by name: look-up, creation, appends by Spark's public writer
     table_state         what is known of a table, and whether a plain append honours its protocol
 
 May import: common, control, spark; pyspark, delta, pyarrow, deltalake.

@@ -10,6 +10,7 @@ import pytest
 
 from wheel_udf.common.errors import ConfigError, SinkError
 from wheel_udf.common.names import is_destination_name
+from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, require_apart
 from wheel_udf.sinks.file_sink import FileSink
@@ -183,3 +184,12 @@ def test_rejects_inside_or_above_the_folder_of_a_destination_are_refused(
 )
 def test_rejects_beside_the_folders_of_the_destinations_are_good(rejects: DeltaSink | KafkaSink) -> None:
     require_apart(Destinations({"topics": TOPIC, "a*": TABLES, "b*": FILES}), rejects)
+
+
+def test_rejects_in_a_table_that_a_destination_may_have_are_refused() -> None:
+    destinations = Destinations({"late*": CatalogTableSink("main.reminders.{destination}"), "b*": TABLES})
+    with pytest.raises(
+        ConfigError, match=r"share a table: rejects\.table = .*late_rejects'; rule: no table of"
+    ):
+        require_apart(destinations, CatalogTableSink("main.reminders.late_rejects"))
+    require_apart(destinations, CatalogTableSink("main.reminders.rejects"))
