@@ -20,6 +20,7 @@ always the outermost one. Errors of its Kafka source have a condition, and their
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -240,19 +241,32 @@ def _without_sqlstate(text: str) -> str:
     return _SQLSTATE.sub("", text).strip()
 
 
+_silence = threading.Lock()
+_inside = 0
+"""How many are inside :func:`quiet_sql`."""
+
+
 @contextmanager
 def quiet_sql() -> Iterator[None]:
-    """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line."""
+    """Turns off pyspark's log of SQL that cannot be used (a page of JSON); the caller reports it in one line.
+
+    Several threads may be inside: the log is on again when the last one has left.
+    """
+    global _inside  # noqa: PLW0603
     from pyspark.logger import PySparkLogger  # not at the top: errors of a config need no Spark
 
     # Of pyspark's own class: whoever asks for a logger first decides its class, and pyspark logs with arguments that
     # others refuse.
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, logger.disabled = logger.disabled, True
+    with _silence:
+        _inside += 1
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.disabled = before
+        with _silence:
+            _inside -= 1
+            logger.disabled = _inside > 0
 
 
 def first_line(text: str) -> str:

@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.table_names import PLACEHOLDER, TableName, quoted
-from wheel_udf.spark.failures import first_line, quiet_sql
+from wheel_udf.spark.failures import first_line, is_jvm_end, quiet_sql
 from wheel_udf.tables.delta_log import snapshot
 from wheel_udf.tables.table_state import FORGETS, TableState
 
@@ -99,12 +99,12 @@ def look_up(spark: SparkSession, name: TableName) -> NamedTable | None:
     try:
         with quiet_sql():
             rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
-    except PySparkException as fault:
-        if fault.getCondition() == _FOLDER_GONE:
+    except Exception as fault:
+        if _condition(fault) == _FOLDER_GONE:
             return NamedTable(
                 fault="the catalog has it, and its folder is gone (DROP TABLE removes the entry)"
             )
-        if fault.getCondition() in _MISSING or schema_fault(spark, name) is not None:
+        if _condition(fault) in _MISSING or schema_fault(spark, name) is not None:
             return None
         raise _unanswered(name, fault) from fault
     details = _details(rows)
@@ -137,10 +137,10 @@ def schema_fault(spark: SparkSession, name: TableName) -> str | None:
     try:
         with quiet_sql():
             spark.sql(f"DESCRIBE SCHEMA {quoted(name.schema)}").collect()
-    except PySparkException as fault:
-        if fault.getCondition() in _NO_SCHEMA:
+    except Exception as fault:
+        if _condition(fault) in _NO_SCHEMA:
             return f"the schema {'.'.join(name.schema)} is missing"
-        if fault.getCondition() in _NO_CATALOG and len(name.schema) > 1:
+        if _condition(fault) in _NO_CATALOG and len(name.schema) > 1:
             return f"the catalog {name.schema[0]} is not set up (spark.sql.catalog.{name.schema[0]})"
         raise _unanswered(name, fault) from fault
     return None
@@ -199,16 +199,12 @@ def create(
         try:
             with quiet_sql():
                 spark.sql(statement)
-        except PySparkException as fault:
+        except Exception as fault:
             # Delta's errors about concurrent commits have their condition in the text alone.
             if left and any(f"[{each}" in str(fault) for each in _CREATED_MEANWHILE):
                 continue
-            kind = NotATableError if fault.getCondition() in _REFUSED_NAMES else SinkError
+            kind = NotATableError if _condition(fault) in _REFUSED_NAMES else SinkError
             raise kind(f"the table cannot be created ({_why(fault)})", field=str(name)) from fault
-        except (
-            Exception
-        ) as fault:  # an error of Java without a class of pyspark, such as one of the file system
-            raise SinkError(f"the table cannot be created ({_why(fault)})", field=str(name)) from fault
         return
 
 
@@ -276,6 +272,13 @@ def _details(rows: Sequence[T.Row]) -> dict[str, str]:
 
 def _features(state: TableState) -> set[str]:
     return {*(state.protocol.get("writerFeatures") or ()), *(state.protocol.get("readerFeatures") or ())}
+
+
+def _condition(fault: Exception) -> str | None:
+    """The condition of an error; None of one of Java without a class in pyspark, such as those of file systems."""
+    if is_jvm_end(fault):
+        raise fault
+    return fault.getCondition() if isinstance(fault, PySparkException) else None
 
 
 def _text(value: str) -> str:

@@ -116,6 +116,21 @@ def test_a_file_that_is_not_parquet_is_named() -> None:
     )
 
 
+def test_a_source_table_that_was_created_again_is_told_with_both_ids() -> None:
+    failure = explain(
+        streaming(
+            "[DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from an unexpected Delta table "
+            "(id = '7cd7'). \nIt used to read from another Delta table (id = '1084') according to checkpoint. \nThis may happen when"
+        )
+    )
+    assert failure.exit_code == 2
+    assert failure.sentence == (
+        "the source table was dropped and created again, or is another one: source = 'table 7cd7'; "
+        "rule: table 1084, which the checkpoint has read; "
+        "hint: restore that table; or begin with a new checkpoint, which reads the new table from its beginning"
+    )
+
+
 @pytest.mark.parametrize("condition", ["DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SOURCE_IGNORE_DELETE"])
 def test_changes_of_a_table_that_is_read_as_if_it_only_grew_are_told_with_the_way_to_read_them(
     condition: str,
