@@ -63,3 +63,24 @@ def test_tables_are_checked_against_the_columns_of_retries_and_of_dead_letters(
     assert wrong in told
     assert f"{tmp_path}/tables/x_dead does not fit: it has no column origin" in told
     assert "destinations.hook.retries.dead_letters" in told
+
+
+def test_a_catalog_that_forgets_its_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
+    named = {"sink": "delta", "table": "spark_catalog.reminders.{destination}", "create": True}
+    settings = {
+        "clock": {"kind": "processing"},
+        "source": {"format": "delta", "table": "shop.commands"},
+        "destinations": {"late*": named},
+        "rejects": {"sink": "delta", "path": str(tmp_path / "rejects")},
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    (tmp_path / "job.yml").write_text(json.dumps(settings))
+    said = say(tmp_path / "job.yml", "dry-run")
+
+    what = "error: the tables of this catalog are forgotten when the job ends"
+    assert said.code == 2
+    assert [line.partition("; rule")[0] for line in said.err.splitlines()[:2]] == [
+        f"{what}: source.table = 'shop.commands'",
+        f"{what}: destinations.late*.table = 'spark_catalog.reminders.{{destination}}'",
+    ]
