@@ -31,7 +31,8 @@ def __getattr__(name: str) -> object:
 
     Raises:
         AttributeError: It is not public.
-        SessionError: Its module needs pyspark or delta-spark, which are not installed.
+        SessionError: Its module needs pyspark or delta-spark, which are not installed, or a JVM that a client of Spark
+            Connect has not.
     """
     if name == "__all__":
         return __dir__()
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(import_module(_homes()[name]), name)
     except ImportError as fault:
-        raise missing_spark(fault) or fault from None
+        raise missing_spark(fault, name) or fault from None
     globals()[name] = value
     return value
 

@@ -43,6 +43,7 @@ from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
 from wheel_udf.sinks.batch_writer import write_batch
 from wheel_udf.sinks.destinations import DEAD, Destinations, LeftOut, Sink, require_apart, shape_of
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
 from wheel_udf.stream.frame_facts import FrameFacts, facts_of
 from wheel_udf.stream.outputs import columns_leaving, dead_letters, leaving, refused, status_class
@@ -81,12 +82,14 @@ def deliver(
         returns as after ``stop()``, or raises the LeaseError of the batch that was in progress.
 
     Raises:
+        SessionError: `scheduled` is of a session of Spark Connect.
         ContractError: `scheduled` was not made by ``schedule()``.
         ConfigError: The rejects are in the folder of a destination, or a destination cannot be served punctually.
         LeaseError: The checkpoint is in use.
         GeometryChangedError: The checkpoint was made with another geometry, shard count or clock, or in another mode.
         CheckpointError: The checkpoint is damaged or not one of this package.
     """
+    require_jvm(scheduled.sparkSession, "deliver()")
     facts = facts_of(scheduled)
     require_apart(destinations, rejects)
     asked: dict[str, Any] = {

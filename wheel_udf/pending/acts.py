@@ -65,6 +65,7 @@ from wheel_udf.pending.entries import PendingWork, entries
 from wheel_udf.pending.operations import operations_pending
 from wheel_udf.pending.picked import Picked, require_utf8
 from wheel_udf.shard.rows import CANCEL
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.failures import first_line
 
 __all__ = [
@@ -214,6 +215,7 @@ DONE: Final = MappingProxyType(
 
 
 def _act(spark: SparkSession, work: PendingWork, picked: Picked, change: Change, *, dry_run: bool) -> int:
+    require_jvm(spark, "an act on pending entries")
     require_utf8("to", change.to)
     purgatory = work.store is None and identity_of(work.query).mode == "purgatory"
     if purgatory and change.op != CANCEL:

@@ -37,6 +37,7 @@ from wheel_udf.pending.load import later_load
 from wheel_udf.pending.state import heads_of, waiting
 from wheel_udf.policies.series_load import MOST_STEPS, Steps
 from wheel_udf.shard.rows import ID_JOINT, PAUSED_MS
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.store.layout import is_far_column
 from wheel_udf.store.log import StoreLog
 from wheel_udf.store.slot_store import SlotStore
@@ -172,6 +173,7 @@ def entries(
     """As :func:`pending`, with :data:`ENTRY_ID`: an occurrence of a series that is tried again has an id of its own,
     and as its ``schedule_id`` that of the series.
     """
+    require_jvm(spark, "pending()")
     require_checkpoint(work.checkpoint)
     if work.store is None:
         if as_of_ms is None and work.acts_waiting():
@@ -197,6 +199,7 @@ def count_pending(spark: SparkSession, work: PendingWork) -> int:
     Raises:
         CheckpointError, StoreError: As :func:`pending`.
     """
+    require_jvm(spark, "count_pending()")
     if work.store is None and not work.acts_waiting():
         require_checkpoint(work.checkpoint)
         return sum(head["pending"] for head in heads_of(spark, work.query))

@@ -56,6 +56,7 @@ from wheel_udf.sinks.catalog_sink import CatalogTableSink
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations, Sink
 from wheel_udf.sinks.kafka_sink import KafkaSink
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.store.layout import INBOX, is_far
 from wheel_udf.store.scan import ROW_SCHEMA, Scan
 from wheel_udf.store.slot_store import SlotStore
@@ -104,6 +105,7 @@ def history_of(
     Raises:
         CheckpointError: There is no checkpoint, or it is damaged.
     """
+    require_jvm(spark, "history_of()")
     events: list[Event] = []
     if work.store is not None:
         events += _in_store(work.store, work.query, schedule_id, geometry)

@@ -31,6 +31,7 @@ from wheel_udf.shard.shard_text import (
     memory_of_text,
     soonest_of_text,
 )
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.hadoop_files import state_location
 from wheel_udf.spark.queries import use_readable_state
 from wheel_udf.stream.sharding import key_of_shard, shard_keys, shard_of_id
@@ -133,6 +134,7 @@ def _states(spark: SparkSession, checkpoint: str, as_of_ms: int | None = None) -
     # Spark creates the coordinator of state stores together with the session's stream manager, on first use. A reader
     # of state only looks the coordinator up and fails where no stream has run (Spark 4.2: "Cannot find endpoint:
     # StateStoreCoordinator").
+    require_jvm(spark, "a reader of state")
     _ = spark.streams
     if not use_readable_state(spark, state_format(checkpoint)):
         raise CheckpointError(

@@ -32,21 +32,19 @@ from functools import partial
 from typing import Final, Protocol
 
 from pyspark import inheritable_thread_target
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import LeaseError, SinkError
 from wheel_udf.common.secrets import hide
 from wheel_udf.sinks.destinations import (
-    DEAD,
     FIRED,
-    ISO_STYLE,
-    OUTCOME,
     Destinations,
     JointSink,
     LeftOut,
     Refusal,
     Shape,
     Sink,
+    undeliverable,
     with_source,
 )
 from wheel_udf.stream.outputs import REJECT_COLUMNS
@@ -59,9 +57,7 @@ WRITES_AT_ONCE: Final = 4
 
 _log = logging.getLogger(__name__)
 
-_PAYLOAD: Final = ("key", "value", "headers")
 _NAMES_SHOWN: Final = 5
-_INSTANT_OF: Final = {OUTCOME: "decided_at", DEAD: "dead_at"}
 
 
 @dataclass(frozen=True)
@@ -304,15 +300,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _undeliverable(left_out: DataFrame, shape: Shape) -> DataFrame:
     """Turns fired rows with an ``error_message`` into reject rows."""
-    named: dict[str, Column] = {
-        "error_code": F.lit("undeliverable"),
-        # Without the payload, which has columns of its own.
-        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), ISO_STYLE),
-        # The row's own instant, so that a repetition writes the same.
-        "rejected_at": F.col(_INSTANT_OF.get(shape, "fired_at")),
-    }
-    if shape == OUTCOME:
-        named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
+    named = undeliverable(shape)
     return left_out.select(*(named.get(name, F.col(name)).alias(name) for name in REJECT_COLUMNS))
 
 

@@ -15,7 +15,7 @@ appends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,14 @@ from pyspark.sql import DataFrame, SparkSession, types as T
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.names import AllowList
-from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.sinks.destinations import (
+    FIRED,
+    REJECT_SCHEMA,
+    REJECT_STATISTICS,
+    TABLE_PROPERTIES,
+    Shape,
+    fields,
+)
 from wheel_udf.spark.files import open_folder
 from wheel_udf.spark.object_stores import is_in_object_store
 from wheel_udf.spark.places import place_of
@@ -31,15 +38,8 @@ from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import append_once, create_once, creates_alone
 from wheel_udf.tables.table_state import has_batch
 
-TABLE_PROPERTIES: Final[Mapping[str, str]] = {
-    # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
-    "delta.logRetentionDuration": "interval 7 days",
-}
-"""Properties of new tables; existing tables are not changed."""
-
 # Only columns that are searched have statistics; those on payloads would cost time in every commit.
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
-_REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
 
 
 def columns_of_rows(
@@ -57,7 +57,7 @@ def columns_of_rows(
 
 def new_table_properties(destination: str | None, shape: Shape) -> dict[str, str]:
     """The properties of a new table for a destination's rows (None: for the rejects)."""
-    statistics = _REJECT_STATISTICS if destination is None else shape.looked_up_by
+    statistics = REJECT_STATISTICS if destination is None else shape.looked_up_by
     return {**TABLE_PROPERTIES, _STATISTICS: statistics}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
-from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.names import (
@@ -32,6 +32,15 @@ from wheel_udf.stream.outputs import SHAPES, columns_of
 
 ISO_STYLE: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "timeZone": "UTC"}
 """Options of Spark's writers of JSON and CSV: instants in UTC, to the millisecond."""
+
+TABLE_PROPERTIES: Final[Mapping[str, str]] = {
+    # A commit per second makes 86,400 log files a day. A consumer may be offline for a week; the table stays readable.
+    "delta.logRetentionDuration": "interval 7 days",
+}
+"""Properties of new tables; existing tables are not changed."""
+
+REJECT_STATISTICS: Final = "error_code,schedule_id,destination,rejected_at"
+"""Columns of the rejects with statistics in tables."""
 
 SOURCE: Final = "source"
 """Optional column of fired rows: the origin of the command as text, ``topic/partition/offset``; null if unknown."""
@@ -108,6 +117,24 @@ def shape_of(facts: FrameFacts) -> Shape:
 @cache
 def _fired_with(*kinds: str) -> Shape:
     return Shape.of("fired", *kinds)
+
+
+_PAYLOAD: Final = ("key", "value", "headers")
+_INSTANT_OF: Final = {OUTCOME: "decided_at", DEAD: "dead_at"}
+
+
+def undeliverable(shape: Shape) -> dict[str, Column]:
+    """The columns of the rejects that a row of a shape gets when it cannot be delivered, without ``error_message``."""
+    named: dict[str, Column] = {
+        "error_code": F.lit("undeliverable"),
+        # Without the payload, which has columns of its own.
+        "record": F.to_json(F.struct(*(name for name in shape.names if name not in _PAYLOAD)), ISO_STYLE),
+        # The row's own instant, so that a repetition writes the same.
+        "rejected_at": F.col(_INSTANT_OF.get(shape, "fired_at")),
+    }
+    if shape == OUTCOME:
+        named |= {"schedule_id": F.col("op_id"), "seq": F.lit(None).cast("long"), "deliver_at": F.col("at")}
+    return named
 
 
 @cache

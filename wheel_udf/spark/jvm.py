@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaPackage
 
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.private_api import required, unsupported
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ _known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 @required("gateway")
 def java_gateway(spark: SparkSession) -> Any:
     """The py4j view of the session's JVM; another one after the JVM was started again."""
+    require_jvm(spark, "this part of wheel_udf")
     return spark._jvm  # noqa: SLF001
 
 
 @required("gateway")
 def hadoop_configuration(spark: SparkSession) -> Any:
     """The Hadoop configuration of the session's context."""
+    require_jvm(spark, "this part of wheel_udf")
     return spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from wheel_udf.spark import fast_start, jars
+from wheel_udf.spark.connect_session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,8 +61,11 @@ def settings_of(settings: Mapping[str, str], *, project_jars: str | None) -> dic
 
 
 def executors_are_here(spark: SparkSession) -> bool:
-    """Whether the executors run on the driver's machine, in its JVM or in others (``local-cluster``)."""
-    return str(spark.sparkContext.master).startswith("local")
+    """Whether the executors run on the machine of this process, in the driver's JVM or in others (``local-cluster``).
+
+    Of a session of Spark Connect this is not known, so False.
+    """
+    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
 
 
 def with_package_folder(given: str | None) -> str:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wheel_udf.common.errors import CheckpointError, ConfigError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.secrets import remember_options
+from wheel_udf.spark.connect_session import is_connect
 from wheel_udf.spark.folder import PROBE, Folder, probe_name
 from wheel_udf.spark.running import running_session
 
@@ -169,7 +170,12 @@ def options_of(path: str) -> dict[str, str]:
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """The settings of a session that :func:`store_options` may ask for: for Python workers, which see no others."""
+    """The settings of a session that :func:`store_options` may ask for: for Python workers, which see no others.
+
+    None over Spark Connect, where no files of the state are in a bucket.
+    """
+    if is_connect(spark):
+        return ()
     from wheel_udf.spark.jvm import hadoop_configuration
 
     found = hadoop_configuration(spark).getValByRegex(_ASKED_FOR)

@@ -11,7 +11,8 @@ then reports "Python worker failed to connect back" from the first batch.
                        not there                                 error
                        another one: it is run once and asked     error if its minor version differs, or a package
                                                                  (numpy, pandas, pyarrow) is missing
-    a cluster          is on other machines                      not known, so good
+    a cluster,         is on other machines                      not known, so good
+    Spark Connect
 
 Only what is certain is an error: a program that gives no answer passes, and so does every one where Spark unpacks
 archives for it.
@@ -46,10 +47,10 @@ def require_worker_python(spark: SparkSession) -> None:
     Raises:
         SessionError: The program is missing, of another minor version, or lacks a module.
     """
-    context = spark.sparkContext
     # The session's settings have those of its context, whose own are copied one by one to be read.
     if not executors_are_here(spark) or spark.conf.get("spark.archives", None):
         return
+    context = spark.sparkContext
     reason = fault_of(context.pythonExec, spark.conf.get("spark.executorEnv.PYTHONPATH", None))
     if reason is not None:
         raise SessionError(

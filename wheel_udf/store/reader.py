@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.store.layout import NEAR, StoreLayout
 from wheel_udf.store.log import StoreLog
 from wheel_udf.store.table import STORE_SCHEMA
@@ -25,6 +26,7 @@ class StoreReader(StoreLog):
     """
 
     def __init__(self, spark: SparkSession, path: str, layout: StoreLayout) -> None:
+        require_jvm(spark, "the slot store")
         super().__init__(path, layout)
         self.spark = spark
 

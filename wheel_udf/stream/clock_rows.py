@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource
 from wheel_udf.control.board import ShardBoard
 from wheel_udf.control.clocks import Clock, EventClock, StoreClock, clock_options
 from wheel_udf.control.source import CLOCK_FORMAT, ClockSource
+from wheel_udf.spark.connect_session import is_connect
 from wheel_udf.spark.local_mode import with_package_folder
 from wheel_udf.stream.sharding import key_of_shard
 from wheel_udf.stream.worker import NO_LONG
@@ -104,8 +105,9 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     known = _registered.setdefault(spark, set())
     if source.name() in known:
         return
-    environment = spark.sparkContext.environment
-    environment["PYTHONPATH"] = with_package_folder(environment.get("PYTHONPATH"))
+    if not is_connect(spark):  # the Python of a Connect server finds the package by itself
+        environment = spark.sparkContext.environment
+        environment["PYTHONPATH"] = with_package_folder(environment.get("PYTHONPATH"))
     try:
         spark.dataSource.register(source)
     except AnalysisException as fault:

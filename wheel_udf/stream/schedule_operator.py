@@ -59,6 +59,7 @@ from wheel_udf.stream.sharded_query import (
     stepped,
 )
 from wheel_udf.stream.wheel_worker import OUTPUT_TYPE, RETRY_TYPE, WheelWorker, command_bits
+from wheel_udf.stream.without_jvm import require_possible
 from wheel_udf.stream.worker import DETAIL, NO_LONG
 
 _RARE_COLUMNS = (
@@ -113,13 +114,14 @@ def schedule(  # noqa: PLR0913  # settings of one operator, all by name
         ``lateness_ms`` counts from ``scheduled_at``.
 
     Raises:
-        ConfigError: A setting is out of range.
+        ConfigError: A setting is out of range, or cannot work on a session of Spark Connect.
         ContractError: The frame has no column ``schedule_id``, or none with a due time, or is not a streaming frame.
         SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
     """
     check_settings(commands, shards, memory_ms, limit, limits)
     require_due_column(commands.columns)
     _require_processing(clock, punctual)
+    require_possible(commands.sparkSession, clock, punctual, retries)
     contract = contract or Contract()
     contract = clocked(contract, clock)
     leveled = contract.levels is not None

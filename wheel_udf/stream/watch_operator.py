@@ -29,6 +29,7 @@ from wheel_udf.common.instants import require_ms
 from wheel_udf.common.outcomes import DECIDED
 from wheel_udf.control.clocks import Clock
 from wheel_udf.purgatory.state import WATCH_STATE_COLUMNS, watch_fingerprint
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.stream.clock_rows import event_column, no_tick
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.sharded_query import (
@@ -79,8 +80,10 @@ def watch(  # noqa: PLR0913  # each is a setting of its own
     Raises:
         ConfigError: A setting is out of range.
         ContractError: A frame lacks a required column, or is not a streaming frame.
-        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module.
+        SessionError: The Python of Spark's workers is missing, of another version, or lacks a module; or this is a
+            session of Spark Connect.
     """
+    require_jvm(operations.sparkSession, "watch()")
     for frame in (operations, events):
         check_settings(frame, shards, memory_ms)
     _check(lookback_ms, memory_ms, deliver)

@@ -34,6 +34,7 @@ from wheel_udf.common.progress import Step, no_steps
 from wheel_udf.pending.audit import records_of, records_without
 from wheel_udf.pending.entries import PendingWork
 from wheel_udf.pending.state import heads_of
+from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.files import json_bytes, open_folder
 from wheel_udf.transfer.content import (
     ACTS_FILE,
@@ -81,6 +82,7 @@ def export_job(
         TransferError: Something is unfinished, or the folder holds another export or something else.
         ActError: One of the ids is empty or not UTF-8.
     """
+    require_jvm(spark, "an export")
     with at_rest(work) as (identity, require_leases):
         parts = parts_of(work)
         batch = last_committed(parts[-1])
