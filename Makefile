@@ -14,7 +14,7 @@ PYTHONS := python3 python3.13 python3.12 python3.11 python3.14 python
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-floor bench-kafka bench-peers bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
+.PHONY: help setup test sentinels nightly test-jobs test-page test-upgrade test-connect test-versions faults lint format docs notebooks simulate soak kafka demo demo-kafka demo-orders bench bench-floor bench-kafka bench-peers bench-punctual bench-store bench-watch bench-page bench-api bench-s3 bench-start bench-step package clean distclean
 
 help: ## print this list
 	@echo "wheel_udf: a delay scheduler on Spark."
@@ -33,7 +33,7 @@ help: ## print this list
 setup: $(STAMP) ## create .venv with Python packages and JVM jars (again when pyproject.toml, conf/constraints.txt or conf/ivy.xml change)
 
 # What `make test` leaves out: jobs from end to end, with restarts and moves; each form of a table, a header, a broker; processes that are killed or
-# submitted; the page; what an upgrade of Spark or Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
+# submitted; the page; Spark Connect; what an upgrade of Spark or Delta may break. `make sentinels` runs one of each kind, `make nightly` all of them.
 JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiered/test_tiered.py tests/delta/tiered/test_limits.py tests/delta/tiered/test_same_rows.py \
           tests/delta/pending/test_acts_on_state.py tests/delta/pending/test_acts.py tests/delta/pending/test_series.py tests/delta/pending/test_in_store.py \
           tests/delta/names tests/delta/delivery/test_retries.py tests/delta/commands/test_change_feed.py tests/delta/tiered/test_keeper.py \
@@ -46,12 +46,13 @@ JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiere
 FAULTS := tests/faults tests/cluster tests/s3/test_cluster.py tests/s3/test_frozen_driver.py
 PAGE   := tests/page
 UPGRADE := tests/upgrade
+CONNECT := tests/connect
 # On Spark 4.0 and 4.1 alone: `make test-versions`.
 ICEBERG := tests/iceberg
 
 # Two processes: one JVM each keeps one core busy with planning; a third one made the whole slower.
 test: $(STAMP) ## run the tests (ARGS=... is passed to pytest)
-	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE) $(UPGRADE) $(ICEBERG)) $(ARGS)
+	@$(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=30 $(addprefix --ignore=,$(JOBS) $(FAULTS) $(PAGE) $(UPGRADE) $(CONNECT) $(ICEBERG)) $(ARGS)
 
 sentinels: $(STAMP) ## run one job of each mode for each kind of test that `make test` leaves out (ARGS=... is passed to pytest)
 	@$(PY) -m pytest -m sentinel --numprocesses=2 --dist=load --maxschedchunk=1 --interpreted --durations=10 $(JOBS) $(FAULTS) $(PAGE) $(ARGS)
@@ -67,6 +68,9 @@ test-page: $(STAMP) ## run the tests of the page in a real browser (needs chromi
 
 test-upgrade: $(STAMP) ## run the tests of each private interface of Spark and Delta that is used (ARGS=... is passed to pytest)
 	@$(PY) -m pytest --durations=10 $(UPGRADE) $(ARGS)
+
+test-connect: $(STAMP) ## run a client without JVM against a Spark Connect server, and kill both (ARGS=... is passed to pytest)
+	@$(PY) -m pytest --durations=10 $(CONNECT) $(ARGS)
 
 test-versions: $(STAMP) ## run jobs on Spark 4.0 and 4.1, and move them to 4.2 and back, about an hour (ARGS='4.0 --checks month': some of it)
 	@$(PY) -m tests.versions $(ARGS)

@@ -75,6 +75,7 @@ _FOLDERS = (
     "kafka",
     "s3",
     "hdfs",
+    "connect",
     "delta",
     "spark",
 )

@@ -31,6 +31,7 @@ STAGES: Final[Mapping[str, str]] = {
     "units": "test ARGS='tests/unit --hypothesis-profile=thorough'",
     "jobs": "test-jobs",
     "upgrade": "test-upgrade",
+    "connect": "test-connect",
     "notebooks": "notebooks",
     "page": "test-page",
     "simulate": "simulate",

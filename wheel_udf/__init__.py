@@ -14,6 +14,7 @@ from importlib import import_module
 from pkgutil import get_data
 
 from wheel_udf.common.errors import missing_spark
+from wheel_udf.spark.connect_session import missing_jvm
 
 __version__ = "0.3.0"
 
@@ -42,7 +43,7 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(import_module(_homes()[name]), name)
     except ImportError as fault:
-        raise missing_spark(fault, name) or fault from None
+        raise missing_jvm(fault, name) or missing_spark(fault) or fault from None
     globals()[name] = value
     return value
 

@@ -15,6 +15,8 @@ from wheel_udf.common.errors import (
     WheelError as WheelError,
 )
 from wheel_udf.common.geometry import Wheel as Wheel
+from wheel_udf.connect.fan_out import deliver_outbox as deliver_outbox
+from wheel_udf.connect.outbox import OutboxReport as OutboxReport, to_outbox as to_outbox
 from wheel_udf.control.clocks import (
     EventClock as EventClock,
     ProcessingClock as ProcessingClock,

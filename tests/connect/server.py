@@ -1,4 +1,4 @@
-"""A Spark Connect server for tests: Spark's own, in a process of its own, with Delta and a catalog that outlives it."""
+"""A Spark Connect server for tests: Spark's own, in a process of its own, with Delta."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.settings import SMALL
+from tests.settings import INTERPRETED, SMALL
 from wheel_udf.spark.session import local_settings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -22,9 +22,16 @@ _MAIN: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _PATIENCE_S: Final = 180
 
 
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 @dataclass
 class Server:
-    """A server: tables, catalog and log are in its folder, so a second start finds them again.
+    """A server; its tables are in its folder. The catalog does not outlive it: see :meth:`tests.connect.world.World.restart`.
 
     Attributes:
         folder: Its folder.
@@ -32,8 +39,13 @@ class Server:
     """
 
     folder: Path
-    port: int = field(default_factory=lambda: _free_port()  # noqa: PLW0108  # below)
+    port: int = field(default_factory=_free_port)
     _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def warehouse(self) -> Path:
+        """The folder of the tables."""
+        return self.folder / "warehouse"
 
     @property
     def url(self) -> str:
@@ -90,7 +102,8 @@ def running(folder: Path) -> Iterator[Server]:
 
 def _settings(folder: Path, port: int) -> dict[str, str]:
     small = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in SMALL.items()
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in (SMALL | INTERPRETED).items()
     }
     return local_settings(
         {
@@ -98,15 +111,6 @@ def _settings(folder: Path, port: int) -> dict[str, str]:
             "spark.master": "local[2]",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(port),
-            "spark.sql.catalogImplementation": "hive",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/catalog;create=true",
         }
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -37,6 +37,7 @@ ROOMS = (
     "sinks",
     "punctual",
     "delivery",
+    "connect",
     "store",
     "pending",
     "tiered",
@@ -153,11 +154,54 @@ def test_a_room_imports_only_from_rooms_before_it(module: str) -> None:
     assert imported - set(allowed) == set()
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "connect"])
 def test_a_room_exports_nothing_so_that_callers_import_the_module_that_defines_a_name(room: str) -> None:
     assert [type(node).__name__ for node in SOURCES[f"wheel_udf.{room}"].body] == ["Expr"], (
         "the docstring alone"
     )
+
+
+def test_the_room_of_spark_connect_exports_its_public_names() -> None:
+    from wheel_udf import connect
+
+    exported = {name for _, name in _imports(SOURCES["wheel_udf.connect"])}
+    assert exported == {"OutboxReport", "deliver_outbox", "schedule", "to_outbox"}
+    assert exported <= {*wheel_udf.__dir__()}
+    assert {name for name in exported if getattr(connect, name) is not getattr(wheel_udf, name)} == set()
+
+
+# A client of Spark Connect has neither: tests/connect runs one.
+_OF_THE_JVM = {"py4j", "delta", "deltalake", "pydantic"}
+
+
+def _loaded_by(module: str) -> set[str]:
+    """What is imported when a module of the package is, by way of the package's own modules."""
+    seen: set[str] = set()
+    left = {module}
+    while left:
+        name = left.pop()
+        seen.add(name)
+        found = {f"{each}.{what}" if f"{each}.{what}" in SOURCES else each for each, what in _imports(SOURCES[name], at_import_only=True)}  # fmt: skip
+        left |= (found & SOURCES.keys()) - seen
+        seen |= found - SOURCES.keys()
+    return seen
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["wheel_udf", "wheel_udf.connect", "wheel_udf.stream.schedule_operator", "wheel_udf.stream.outputs"],
+)
+def test_a_client_of_spark_connect_loads_nothing_that_needs_the_jvm(module: str) -> None:
+    assert {name.split(".")[0] for name in _loaded_by(module)} & _OF_THE_JVM == set()
+
+
+def test_the_package_alone_loads_neither_spark_nor_py4j() -> None:
+    program = "import sys, wheel_udf; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+
+    assert not (_OF_THE_JVM | {"pyspark", "numpy"}) & set(loaded.stdout.split())
 
 
 def test_the_public_names_are_there_and_listed_once() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 
 _LONGEST_VALUE = 200
 
@@ -144,10 +143,6 @@ class UnsupportedVersionError(WheelError):
     """The installed Spark or Delta lacks an internal API that an operation needs."""
 
 
-_OF_THE_JVM = ("py4j", "delta", "deltalake")
-"""Packages that a client of Spark Connect (``pyspark-client``) lacks."""
-
-
 def needs_jvm(part: str) -> SessionError:
     """The error of a part of the package that cannot work over Spark Connect.
 
@@ -160,14 +155,9 @@ def needs_jvm(part: str) -> SessionError:
     )
 
 
-def missing_spark(fault: ImportError, part: str = "this part of wheel_udf") -> SessionError | None:
-    """Returns the error to raise if pyspark or delta-spark is missing, or the JVM's side of them; None if another
-    module is.
-    """
-    root = (fault.name or "").split(".")[0]
-    if root in ("pyspark", *_OF_THE_JVM) and find_spec("pyspark") and not find_spec("py4j"):
-        return needs_jvm(part)
-    if root not in ("pyspark", "delta"):
+def missing_spark(fault: ImportError) -> SessionError | None:
+    """Returns the error to raise if pyspark or delta-spark is missing; None if another module is."""
+    if (fault.name or "").split(".")[0] not in ("pyspark", "delta"):
         return None
     return SessionError(
         "a module of Spark or Delta cannot be imported",

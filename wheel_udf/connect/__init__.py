@@ -26,7 +26,7 @@ In: a frame of ``schedule``; names of tables. Out: rows in Delta tables of a cat
 
 This room exports its public names, because users import them from here.
 
-May import: common, control, spark, stream, sinks; pyspark. Nothing that needs py4j, delta or deltalake.
+May import: common, shard, control, stream, sinks; pyspark. Nothing that needs py4j, delta or deltalake.
 """
 
 from wheel_udf.connect.fan_out import deliver_outbox as deliver_outbox

@@ -29,7 +29,6 @@ from wheel_udf.connect.tables import (
     checkpoint_fault,
     name_fault,
     open_written,
-    query_of_checkpoint,
     table_name,
 )
 from wheel_udf.control.reports import earliest_due_ms, is_due, watermark_ms
@@ -96,9 +95,9 @@ def to_outbox(scheduled: DataFrame, *, table: str, checkpoint: str, name: str = 
         "shards": str(facts.shards),
         "clock": facts.clock,
     }
-    open_written(spark, outbox, scheduled.schema, folder, identity, _LOOKED_UP_BY)
-    last = _last_of_shards(spark, outbox)
-    _require_own(spark, outbox, folder, last)
+    query_id = open_written(spark, outbox, scheduled.schema, folder, identity, _LOOKED_UP_BY)
+    last = {} if query_id is None else _last_of_shards(spark, outbox)
+    _require_own(outbox, folder, query_id, last)
     runs = 0
     while True:
         before = last
@@ -145,15 +144,15 @@ def _last_of_shards(spark: SparkSession, outbox: TableName) -> dict[int, WheelSt
 
 
 def _require_own(
-    spark: SparkSession, outbox: TableName, checkpoint: str, last: dict[int, WheelStatus]
+    outbox: TableName, checkpoint: str, query_id: str | None, last: dict[int, WheelStatus]
 ) -> None:
     """Refuses a checkpoint that was put in place of the one that has written the outbox."""
-    asked, found = query_of_checkpoint(spark, checkpoint), {each.query_id for each in last.values()}
-    if found - {asked}:
+    found = {each.query_id for each in last.values()}
+    if found - {query_id}:
         raise CheckpointError(
             "the outbox has rows of another query than that of its checkpoint",
             field=checkpoint,
-            value=asked,
+            value=query_id,
             rule=f"the checkpoint of {outbox.plain}: {', '.join(sorted(found))}",
             hint="restore the folder from a copy",
         )

@@ -145,7 +145,7 @@ def open_written(
     checkpoint: str,
     identity: Mapping[str, str],
     properties: Mapping[str, str],
-) -> None:
+) -> str | None:
     """Makes the table of a stream at its first run, and compares it at every later one.
 
     Args:
@@ -156,14 +156,17 @@ def open_written(
         identity: What must not change, by a word for people.
         properties: Further properties of a new table.
 
+    Returns:
+        The id of the query of the checkpoint; None before its first run.
+
     Raises:
         GeometryChangedError: The table was begun with another identity; all differences are named.
         CheckpointError: See the table above; or the table is not one of this package.
     """
     asked = {f"{IDENTITY}{word}": value for word, value in identity.items()} | {CHECKPOINT: checkpoint}
-    has_run = query_of_checkpoint(spark, checkpoint) is not None
+    query_id = query_of_checkpoint(spark, checkpoint)
     if schema_of(spark, name) is None:
-        if has_run:
+        if query_id is not None:
             raise CheckpointError(
                 "the checkpoint has run, and the table that it writes is missing",
                 field=name.plain,
@@ -171,7 +174,7 @@ def open_written(
                 hint="restore the table, or give the right name; a new checkpoint reads all commands again",
             )
         create(spark, name, schema, {**properties, **asked})
-        return
+        return None
     found = properties_of(spark, name)
     if not asked.keys() <= found.keys():
         raise CheckpointError(
@@ -191,13 +194,14 @@ def open_written(
             field=name.plain,
             hint="use the settings it was begun with; or a new table and a new checkpoint, which begin anew",
         )
-    if not has_run and not is_empty(spark.table(name.quoted)):
+    if query_id is None and not is_empty(spark.table(name.quoted)):
         raise CheckpointError(
             "the checkpoint of the table is missing, and the table has rows",
             field=checkpoint,
             value=name.plain,
             hint="restore the folder from a copy; a new table and a new checkpoint read all commands again",
         )
+    return query_id
 
 
 def is_empty(frame: DataFrame) -> bool:

@@ -37,14 +37,15 @@ def test_code_is_in_languages_that_are_tested_here(page: str) -> None:
 
 
 def test_each_python_block_is_run_by_a_test() -> None:
-    """Elsewhere: those for Kafka need a broker (tests/kafka/delivery/test_deliveries.py), the ledger's no JVM
-    (tests/unit/docs), nor do the questions to a running job (tests/unit/api).
+    """Elsewhere: those for Kafka need a broker (tests/kafka/delivery/test_deliveries.py), that for Spark Connect a server
+    (tests/connect), the ledger's no JVM (tests/unit/docs), nor do the questions to a running job (tests/unit/api).
     """
     assert {page: count for page in PAGES if (count := len(blocks(page, "python")))} == {
         "README.md": 1,
         "docs/api-http.md": 1,
         "docs/choosing-a-wheel.md": 1,
         "docs/clients.md": 4,
+        "docs/connect.md": 1,
         "docs/delay-levels.md": 1,
         "docs/ledger.md": 1,
         "docs/metrics.md": 2,
