@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
@@ -36,8 +37,9 @@ class Calls:
         return sorted({name.split(".")[0] for name in sys.modules})
 
     def run(self, program: str) -> None:
-        """Runs a code block of the documentation."""
-        exec(compile(program, "block", "exec"), {"spark": self.spark})
+        """Runs a code block of the documentation; what it prints is no answer."""
+        with redirect_stdout(sys.stderr):
+            exec(compile(program, "block", "exec"), {"spark": self.spark})
 
     def to_outbox(self, *, table: str, checkpoint: str, **settings: Any) -> dict[str, Any]:
         return asdict(connect.to_outbox(self._scheduled(**settings), table=table, checkpoint=checkpoint))

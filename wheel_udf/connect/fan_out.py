@@ -136,7 +136,12 @@ class _Targets:
         self, routes: Sequence[Route], names: Iterable[str], own: Sequence[TableName]
     ) -> tuple[dict[TableName, str], set[str] | None]:
         """What :func:`decision` needs to know: the tables that refuse rows, and those that are there."""
-        faults = {table: self.fault(table) for table in targets_of(routes, names) - {*own}}
+        taken = {each.plain.lower() for each in own}  # a catalog may take both cases for one name
+        faults = {
+            table: self.fault(table)
+            for table in targets_of(routes, names)
+            if table.plain.lower() not in taken
+        }
         refused = {table: why for table, why in faults.items() if why is not None}
         if self.create:
             return refused, None

@@ -94,6 +94,7 @@ def to_outbox(scheduled: DataFrame, *, table: str, checkpoint: str, name: str = 
         "wheel": facts.wheel,
         "shards": str(facts.shards),
         "clock": facts.clock,
+        "repeats": "yes" if facts.repeats else "no",
     }
     query_id = open_written(spark, outbox, scheduled.schema, folder, identity, _LOOKED_UP_BY)
     last = {} if query_id is None else _last_of_shards(spark, outbox)
