@@ -49,6 +49,8 @@ def begin(world: World, point: str) -> None:
 def test_the_server_is_killed_in_the_middle_of_a_batch(world: World, point: str) -> None:
     give_three_files(world)
     begin(world, point)
+    world.server.kill()
+    assert not any(world.folder.glob(PLANNED[point].replace("offsets", "commits"))), "killed too late"
     world.restart()
 
     assert run_to_end(world) == ROWS
