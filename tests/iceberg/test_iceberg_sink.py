@@ -195,7 +195,7 @@ def test_a_job_that_is_killed_and_goes_on_has_each_row_once(
         "source": {"format": "json", "path": str(tmp_path / "in"), "schema": COLUMNS},
         "clock": {"kind": "processing"},
         "wheel": {"tick": "100 ms", "size": 16, "levels": 5, "shards": 2},
-        "destinations": {"*": {"sink": "iceberg", "table": "lake.rem.{destination}", "create": True}},
+        "destinations": {"orders": {"sink": "iceberg", "table": "lake.rem.{destination}", "create": True}},
         "rejects": {"sink": "iceberg", "table": "lake.rem.rejects"},
     }
     for name, waits in (("soon", [timedelta(0)] * 20), ("later", [timedelta(seconds=90)] * 20)):

@@ -71,8 +71,7 @@ def test_the_config_of_a_manifest_is_a_good_one(manifest: str, tmp_path: Path) -
     config = load(config_of(f"kubernetes/{manifest}.yaml", tmp_path))
 
     assert config.checkpoint == "s3a://BUCKET/checkpoint"
-    assert config.metrics is not None
-    assert config.metrics.port == 9108
+    assert config.api.port == 9108
     assert str(config.wheel.shards) == driver_settings()["spark.sql.shuffle.partitions"]
 
 

@@ -81,7 +81,7 @@ def test_a_planned_batch_is_replayed_into_the_sinks_of_today(file: Path) -> None
         ("destinations.a={sink: http, url: 'http://x', create: true}", "not a setting of sink http: destinations.a.create"),
         ("rejects={sink: http, url: 'http://x'}", "not one of the known values: rejects.sink = 'http'; rule: one of delta"),
         ("rejects={sink: 'tests.own_sinks:Lines'}", "not one of the known values: rejects.sink"),
-        ("destinations.lines.sink=lines", "not one of the known values: destinations.lines.sink = 'lines'; rule: one of delta, kafka,"),
+        ("destinations.lines.sink=lines", "not one of the known values: destinations.lines.sink = 'lines'; rule: one of delta, iceberg, kafka,"),
         ("destinations.lines.sink=a-b:C", "not the name of a class: destinations.lines.sink = 'a-b:C'; rule: module:Class"),
         ("destinations.lines.sink=no.such:C", "the module of a sink cannot be imported: destinations.lines.sink = 'no.such:C'"),
         ("destinations.lines.sink=tests.own_sinks:C", "the module has no such class: destinations.lines.sink"),
