@@ -42,7 +42,8 @@ JOBS   := tests/delta/job tests/kafka/job tests/delta/transfer tests/delta/tiere
           tests/delta/delivery/test_deliver.py tests/delta/sinks/test_sinks.py tests/delta/tables/test_append_once.py tests/spark/commands/test_header_names.py \
           tests/kafka/testing/test_broker.py tests/spark/job/test_answers.py tests/delta/store/test_slot_store.py tests/kafka/sinks/test_sink.py \
           tests/delta/tiered/test_modes.py tests/unit/simulation/test_simulation.py tests/delta/pending/test_without_spark.py \
-          tests/s3/test_tables.py tests/spark/job/test_sources.py tests/spark/job/test_first_job.py
+          tests/s3/test_tables.py tests/spark/job/test_sources.py tests/spark/job/test_first_job.py tests/unit/replay/test_replay.py \
+          tests/unit/soak/test_soak.py tests/kafka/pending/test_history.py
 FAULTS := tests/faults tests/cluster tests/s3/test_cluster.py tests/s3/test_frozen_driver.py
 PAGE   := tests/page
 UPGRADE := tests/upgrade
