@@ -5,6 +5,7 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
 # What `make demo` needs of it: a third of the time.
 DEMO  := $(VENV)/.set-up-for-the-demo
+OF_DEMO := demo,metrics,top,ui
 
 # The interpreter that creates the environment. Empty: the first of these that is new enough and has venv and pip.
 PYTHON  ?=
@@ -163,7 +164,7 @@ clean: ## remove data and caches, keep .venv
 distclean: clean ## remove .venv too
 	rm -rf $(VENV)
 
-# $(1): an extra of pyproject.toml; $(2): configurations of conf/ivy.xml.
+# $(1): extras of pyproject.toml; $(2): configurations of conf/ivy.xml.
 # The jars take as long as the packages and need only the Ivy in pyspark, so both are downloaded at the same time.
 define set_up
 	@set -e; \
@@ -197,5 +198,5 @@ $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	@touch $(DEMO) $@
 
 $(DEMO): pyproject.toml conf/constraints.txt conf/ivy.xml
-	$(call set_up,demo,spark,the demo,1 to 2 minutes)
+	$(call set_up,$(OF_DEMO),spark,the demo,1 to 2 minutes)
 	@touch $@
