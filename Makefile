@@ -179,24 +179,25 @@ define set_up
 	fi; \
 	PYTHONDONTWRITEBYTECODE=1 $$python -m wheel_udf.spark.jars --check-java; \
 	echo "setting up $(VENV) for $(3) with $$($$python --version), $(4); after Ctrl-C the same command goes on"; \
-	echo "1 of 4: the environment"; \
+	echo "1 of 3: the environment"; \
 	{ $(PY) -c "$$usable" && $(PY) -m pip --version; } >/dev/null 2>&1 || $$python -m venv --clear $(VENV); \
 	pip="$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt"; \
 	$$pip --no-deps $$(grep -o '^pyspark==[0-9.]*' conf/constraints.txt) || true; \
-	echo "2 of 4: pyspark, then JVM jars beside the Python packages"; \
+	echo "2 of 3: pyspark, then JVM jars beside the Python packages"; \
 	trap 'kill $$jars 2>/dev/null; exit 130' INT TERM; \
 	$(PY) -m wheel_udf.spark.jars $(2) & jars=$$!; \
 	$$pip --editable .[$(1)] || { echo "pip failed, trying again" >&2; $$pip --editable .[$(1)]; }; \
-	echo "3 of 4: Python packages are complete, waiting for the jars"; \
-	wait $$jars || $(PY) -m wheel_udf.spark.jars $(2); \
-	echo "4 of 4: byte code and a class archive, so that Python and the JVM start faster (half a minute)"; \
-	$(PY) -m wheel_udf.spark.fast_start
+	echo "3 of 3: Python packages are complete, waiting for the jars"; \
+	wait $$jars || $(PY) -m wheel_udf.spark.jars $(2)
 endef
 
 $(STAMP): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$(call set_up,dev,spark s3 database broker hdfs,everything,2 to 4 minutes)
+	@echo "byte code and a class archive, so that Python and the JVM start faster (half a minute to a minute)"
+	@$(PY) -m wheel_udf.spark.fast_start
 	@touch $(DEMO) $@
 
+# Without what shortens a start: making it takes longer than it saves in one run.
 $(DEMO): pyproject.toml conf/constraints.txt conf/ivy.xml
 	$(call set_up,$(OF_DEMO),spark,the demo,1 to 2 minutes)
 	@touch $@
