@@ -28,9 +28,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
-from wheel_udf.common.table_names import TableName, table_name
+from wheel_udf.common.table_names import TableName
 from wheel_udf.sinks.delta_sink import columns_of_rows, new_table_properties
-from wheel_udf.sinks.destinations import FIRED, Shape
+from wheel_udf.sinks.destinations import FIRED, Shape, TablesByName, series_of
 from wheel_udf.tables import named_tables
 from wheel_udf.tables.delta_log import snapshot
 from wheel_udf.tables.named_tables import NamedTable, NotATableError
@@ -67,34 +67,14 @@ def _rules_of(state: TableState) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class CatalogTableSink:
-    """A Delta table for each destination, by its name in a catalog. Exactly once.
+class CatalogTableSink(TablesByName):
+    """A Delta table for each destination, by its name in a catalog. Exactly once; the catalog places new tables."""
 
-    Attributes:
-        table: The name, such as ``main.reminders.{destination}``; ``{destination}`` stands for the destination's name.
-            Without it all destinations of the sink share one table. (For rejects: the table itself.)
-        create: Create missing tables, where the catalog puts them; otherwise their rows are undeliverable. The table
-            of the rejects is always created.
-
-    Raises:
-        ConfigError: Not the name of a table.
-    """
-
-    table: str
-    create: bool = False
     _checked: dict[TableName, _Checked] = field(default_factory=dict, init=False, repr=False, compare=False)
     _refused: dict[TableName, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Names that the catalog has refused to create, until that is asked for."""
     _unheld: set[TableName] = field(default_factory=set, init=False, repr=False, compare=False)
     """Tables that were missing when they were first asked for batches: what they hold since, this sink has written."""
-
-    def __post_init__(self) -> None:
-        table_name(self.table)
-
-    @property
-    def name(self) -> TableName:
-        """The name, or template of names."""
-        return table_name(self.table)
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -143,7 +123,7 @@ class CatalogTableSink:
         for last in (False, True):
             rows = frame.drop(*self._made(spark, destination, shape).lacking)
             try:
-                named_tables.append(rows, name, app_id=_series(app_id, destination), batch_id=batch_id)
+                named_tables.append(rows, name, app_id=series_of(app_id, destination), batch_id=batch_id)
             except Exception as fault:
                 self._checked.pop(name, None)
                 if last or not named_tables.is_missing(fault):
@@ -206,7 +186,7 @@ class CatalogTableSink:
         if table is None or not table.has_log:
             return False
         marks = snapshot(table.location).transactions()
-        return has_batch(marks, _series(app_id, destination), batch_id)
+        return has_batch(marks, series_of(app_id, destination), batch_id)
 
     def table_of(self, destination: str | None) -> str:
         """The name of a destination's table, for Spark."""
@@ -249,8 +229,3 @@ def last_batch(marks: Mapping[str, int], app_id: str) -> int | None:
     """
     own = (version for name, version in marks.items() if name == app_id or name.startswith(f"{app_id}/"))
     return max(own, default=None)
-
-
-def _series(app_id: str, destination: str | None) -> str:
-    """The transactions of a destination: those of others in the same table are not its own."""
-    return app_id if destination is None else f"{app_id}/{destination}"

@@ -26,7 +26,7 @@ from wheel_udf.common.names import (
     shares_a_folder,
 )
 from wheel_udf.common.secrets import hide
-from wheel_udf.common.table_names import TableName, may_be_one
+from wheel_udf.common.table_names import TableName, may_be_one, table_name
 from wheel_udf.stream.frame_facts import FrameFacts
 from wheel_udf.stream.outputs import SHAPES, columns_of
 
@@ -297,6 +297,37 @@ class JointSink(Sink, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class TablesByName:
+    """What the sinks have in common whose tables have names in a catalog.
+
+    Attributes:
+        table: The name, such as ``main.reminders.{destination}``; ``{destination}`` stands for the destination's name.
+            Without it all destinations of the sink share one table. (For rejects: the table itself.)
+        create: Create missing tables; otherwise their rows are undeliverable. The table of the rejects is always
+            created. The schema has to be there.
+
+    Raises:
+        ConfigError: Not the name of a table.
+    """
+
+    table: str
+    create: bool = False
+
+    def __post_init__(self) -> None:
+        table_name(self.table)
+
+    @property
+    def name(self) -> TableName:
+        """The name, or template of names."""
+        return table_name(self.table)
+
+
+def series_of(app_id: str, destination: str | None) -> str:
+    """The series of a destination's batches in a table by name, which several destinations may share."""
+    return app_id if destination is None else f"{app_id}/{destination}"
+
+
 class Destinations:
     """The allow-list: which destination names may be written, and by which sink. The first matching pattern decides.
 
@@ -357,5 +388,4 @@ def require_apart(destinations: Destinations, rejects: Sink) -> None:
 
 
 def _table_of(sink: Sink) -> TableName | None:
-    found = getattr(sink, "name", None)
-    return found if isinstance(found, TableName) else None
+    return sink.name if isinstance(sink, TablesByName) else None

@@ -32,8 +32,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as F, types as T
 
 from wheel_udf.common.errors import SinkError
 from wheel_udf.common.names import NAME_RULE, is_destination_name
-from wheel_udf.common.table_names import TableName, table_name
-from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, fields
+from wheel_udf.common.table_names import TableName
+from wheel_udf.sinks.destinations import FIRED, REJECT_SCHEMA, Shape, TablesByName, fields, series_of
 from wheel_udf.spark.jvm import has_class
 from wheel_udf.tables import named_tables
 
@@ -56,33 +56,17 @@ _BUILT_IN: Final = "spark_catalog"
 
 
 @dataclass(frozen=True)
-class IcebergSink:
-    """An Iceberg table for each destination. Exactly once.
+class IcebergSink(TablesByName):
+    """An Iceberg table for each destination. Exactly once; new tables have :data:`TABLE_PROPERTIES`."""
 
-    Attributes:
-        table: The table's name; ``{destination}`` in its last part stands for the destination's name. (For rejects: the
-            table itself.)
-        create: Create missing tables, with :data:`TABLE_PROPERTIES`; otherwise their rows are undeliverable. The table
-            of the rejects is always created. The schema has to be there.
-
-    Raises:
-        ConfigError: Not the name of a table.
-    """
-
-    table: str
-    create: bool = False
     _tried: dict[tuple[TableName, str], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """The last batch that this process has tried to write, by table and series."""
-
-    def __post_init__(self) -> None:
-        table_name(self.table)
-
-    @property
-    def name(self) -> TableName:
-        """The name, or template of names."""
-        return table_name(self.table)
+    _sound: dict[TableName, tuple[Shape, T.StructType]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Tables that fit rows of a shape, as long as they have these columns."""
 
     def missing_reason(
         self, spark: SparkSession, destination: str | None, shape: Shape = FIRED
@@ -99,11 +83,15 @@ class IcebergSink:
         found = _columns_of(spark, name)
         if found is None:
             return self._why_not_made(spark, name, destination)
+        if self._sound.get(name) == (shape, found):
+            return None
         if (provider := _provider(spark, name)) != "iceberg":
             return f"the table {name} is not an Iceberg table but {provider}"
         columns, may_be_null = _columns(destination, shape, found)
-        misfit = _misfit(columns, may_be_null, found)
-        return f"the table {name} does not fit: {misfit}" if misfit else None
+        if (misfit := _misfit(columns, may_be_null, found)) is not None:
+            return f"the table {name} does not fit: {misfit}"
+        self._sound[name] = shape, found
+        return None
 
     def write(
         self,
@@ -125,14 +113,14 @@ class IcebergSink:
             found = _create(frame, name)
         if self.holds(spark, destination, app_id=app_id, batch_id=batch_id):
             return
-        self._tried[name, app_id] = batch_id
+        series = series_of(app_id, destination)
+        self._tried[name, series] = batch_id
         columns, _ = _columns(destination, shape, found)
         further = [
             F.lit(None).cast(column.dataType).alias(column.name)
             for column in found
             if column.name not in columns.names
         ]
-        series = _series(app_id, destination)
         writer = frame.select(*columns.names, *further).writeTo(name.sql)
         try:
             writer.options(
@@ -140,17 +128,18 @@ class IcebergSink:
             ).append()
         except Exception:
             # The catalog of a session keeps tables for half a minute: this one may be another one by now.
+            self._sound.pop(name, None)
             spark.catalog.refreshTable(name.sql)
             raise
 
     def holds(self, spark: SparkSession, destination: str | None, *, app_id: str, batch_id: int) -> bool:
         """See :meth:`~wheel_udf.sinks.destinations.Sink.holds`; from the table's snapshots."""
-        name = self.name.of(destination)
-        if self._tried.get((name, app_id), batch_id) < batch_id:
+        name, series = self.name.of(destination), series_of(app_id, destination)
+        if self._tried.get((name, series), batch_id) < batch_id:
             return False  # nobody has tried to write it
         if _columns_of(spark, name) is None:
             return False
-        of_batch = (F.element_at("summary", SERIES) == _series(app_id, destination)) & (
+        of_batch = (F.element_at("summary", SERIES) == series) & (
             F.element_at("summary", BATCH).cast("long") >= batch_id
         )
         return not spark.table(f"{name.sql}.snapshots").where(of_batch).limit(1).isEmpty()
@@ -166,11 +155,6 @@ class IcebergSink:
         if (fault := named_tables.schema_fault(spark, name)) is not None:
             return f"there is no table {name}: {fault}"
         return None if self.create or destination is None else f"the table {name} is missing"
-
-
-def _series(app_id: str, destination: str | None) -> str:
-    """Whose batches these are: two destinations may share a table."""
-    return app_id if destination is None else f"{app_id}/{destination}"
 
 
 def _columns(
