@@ -4,7 +4,7 @@ rounding error is.
 A *delay level* is a fixed delay with a partition, a topic and a count of its own; it has nothing to do with
 the levels of the wheel. A delay is the due time less ``event_time``. To the wheel a rounded due time is a due time, and
 the level and the error are columns that an entry carries. There are two policies;
-:mod:`wheel_udf.commands.tier_columns` computes them:
+:func:`levels_of` and :func:`errors_of` compute them:
 
 * :class:`FixedLevels` (RocketMQ's ``messageDelayLevel``): a list of delays; a delay between two of them is
   rounded **up**, so an entry is never early, and the error is bounded by the gap::
@@ -30,6 +30,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
+import numpy as np
+
+from wheel_udf.common.arrays import Int64s
 from wheel_udf.common.durations import TOO_LONG_MS
 from wheel_udf.common.errors import ConfigError
 
@@ -39,7 +42,7 @@ DEFAULT_LIST_MS: Final = tuple(
 """5s 10s 30s 1m 2m 5m 10m 20m 30m 45m 1h 2h."""
 
 MOST_LEVELS: Final = 64
-"""Most levels of a list: each is a branch of the code that Spark runs for a row."""
+"""Most levels of a list: each is a metric, a topic and a line of the page."""
 
 LONGEST_LEVEL_MS: Final = TOO_LONG_MS
 """The longest duration (:mod:`wheel_udf.common.durations`): added to any instant of Spark it fits into 64 bits."""
@@ -150,3 +153,25 @@ def refused_beyond_ms(levels: Levels) -> int | None:
 def level_beyond(levels: FixedLevels) -> int:
     """Span of the level of delays beyond the last level, in ms."""
     return levels.list_ms[-1] if levels.on_beyond == "top" else NO_LEVEL
+
+
+def levels_of(levels: Levels, delays_ms: Int64s) -> Int64s:
+    """The spans of the delay levels of delays, in ms: int64[n]."""
+    if isinstance(levels, BinaryLevels):
+        ticks = delays_ms // levels.tick_ms
+        highest, left = np.zeros_like(ticks), ticks
+        for bits in (32, 16, 8, 4, 2, 1):  # a logarithm in floats is wrong beyond 2**53
+            is_longer = left >= 1 << bits
+            highest += np.where(is_longer, bits, 0)
+            left = np.where(is_longer, left >> bits, left)
+        return np.where(ticks < 1, NO_LEVEL, levels.tick_ms << highest)
+    spans_ms = np.array([*levels.list_ms, level_beyond(levels)], np.int64)
+    return np.where(delays_ms <= 0, NO_LEVEL, spans_ms[np.searchsorted(spans_ms[:-1], delays_ms)])
+
+
+def errors_of(levels: Levels, delays_ms: Int64s, spans_ms: Int64s) -> Int64s:
+    """How much later than requested entries fire because of their delay levels, in ms: int64[n]."""
+    if isinstance(levels, BinaryLevels):
+        return np.zeros_like(delays_ms)
+    # A delay in the lowest half of int64 has no level, and the difference would not fit.
+    return np.where(spans_ms == NO_LEVEL, 0, spans_ms - delays_ms)

@@ -1,21 +1,24 @@
-"""The columns of a frame of the user: found by name in any case, and renamed so that no name can collide.
+"""The columns of a frame of the user: found by name in any case, and their values in a batch of rows.
 
 ::
 
-    user's frame     Schedule_ID   DELAY    colour    located(...)   in0   in1   in2     the frame
-    known names      schedule_id   delay              ---------->    {"schedule_id": in0, "delay": in1}    known columns
-                                                                     [in0, in1, in2]                all, for rejects
+    user's frame     Schedule_ID   DELAY    colour
+    places_of(...)   {"schedule_id": 0, "delay": 1}       the columns that are known, by their places
+    Given            .values("delay")                     pa.Array of the batch, None where there is no such column
+                     .read("delay", times.durations_ms)   through a reader of this room
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Final
 
-from pyspark.sql import Column, DataFrame, functions as F, types as T
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from wheel_udf.commands.values import text_of
 from wheel_udf.common.errors import ContractError
 
 SOURCE_SEQ: Final = "source_seq"
@@ -23,78 +26,83 @@ SOURCE_DELIVER_AT: Final = "source_deliver_at"
 SOURCE_EVENT_TIME: Final = "source_event_time"
 """Columns that sources add and users may omit: the order of the source, and instants that it has already read."""
 
+Shown = Callable[[int], str | None]
+"""The text of a value by the number of its row, for messages."""
 
-class Input(NamedTuple):
-    """A column of the input: its name, how to refer to it, its type, and the noun for its rows."""
 
-    name: str
-    column: Column
-    kind: T.DataType
-    what: str = "commands"
+class UnfitTypeError(Exception):
+    """A column has a type that no valid value can have."""
 
-    def read(self, reader: Callable[..., Column], **options: bool) -> Column:
-        """The column through one of the readers of this module.
+    def __init__(self, name: str, rule: str) -> None:
+        super().__init__(name, rule)
+        self.name, self.rule = name, rule
+
+
+class Given:
+    """The known columns of a batch of rows.
+
+    Args:
+        columns: Their values by name (in lower case), alike in length.
+        rows: How many rows there are.
+    """
+
+    def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
+        self.rows: Final = rows
+        self._columns: Final = columns
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def values(self, name: str) -> pa.Array | None:
+        """The values of a column as they came; None where it is missing."""
+        return self._columns.get(name)
+
+    def read(
+        self, name: str, reader: Callable[..., pa.Array], kind: pa.DataType, **options: bool
+    ) -> pa.Array:
+        """A column through one of the readers of this room; nulls of a type where it is missing.
 
         Raises:
-            ContractError: The column's type can hold no valid value.
+            UnfitTypeError: The column's type can hold no valid value.
         """
+        values = self._columns.get(name)
+        if values is None:
+            return pa.nulls(self.rows, kind)
         try:
-            return reader(self.column, self.kind, **options)
+            return reader(values, **options)
         except TypeError as fault:
-            raise ContractError(
-                f"a column of the {self.what} has a type that no valid value can have",
-                field=self.name,
-                value=self.kind.simpleString(),
-                rule=str(fault),
-                hint="cast the column, or drop it",
-            ) from None
+            raise UnfitTypeError(name, str(fault)) from None
 
-    @property
-    def shown(self) -> Column:
-        """The column as text, for messages."""
-        return self.column.cast("string")
+    def is_there(self, name: str) -> pa.BooleanArray:
+        """Which rows have a value in a column."""
+        values = self._columns.get(name)
+        return pa.repeat(False, self.rows) if values is None else pc.is_valid(values)
 
-
-Inputs = dict[str, Input]
+    def shown(self, name: str) -> Shown:
+        """The values of a column as texts."""
+        values = self._columns.get(name)
+        return lambda row: None if values is None else text_of(values[row])
 
 
-def read_or_null(
-    given: Inputs, name: str, reader: Callable[..., Column], kind: str, **options: bool
-) -> Column:
-    """A column through one of the readers of this room; a null of a type where the column is missing.
-
-    Raises:
-        ContractError: The column's type can hold no valid value.
-    """
-    return given[name].read(reader, **options) if name in given else F.lit(None).cast(kind)
-
-
-def located(
-    frame: DataFrame, known: Collection[str], *, required: Collection[str], what: str
-) -> tuple[DataFrame, Inputs, list[Input]]:
-    """Finds the known columns of a frame (in lower case) by name, in any case.
-
-    Returns:
-        The frame with its columns renamed to positions, so that names of the user collide neither with ours
-        nor with each other; the known columns by name; all columns.
+def places_of(
+    names: Sequence[str], known: Collection[str], *, required: Collection[str], what: str
+) -> dict[str, int]:
+    """Finds the known columns of a frame (in lower case) by name, in any case; returns their places.
 
     Raises:
         ContractError: A name occurs twice, or a required one is missing. `what` is the noun for the rows.
     """
-    original = [
-        Input(field.name, F.col(f"in{at}"), field.dataType, what) for at, field in enumerate(frame.schema)
-    ]
     found: dict[str, int] = {}
-    for position, (name, *_) in enumerate(original):
+    for place, name in enumerate(names):
         if name.lower() in found:
             raise ContractError(
                 f"a column of the {what} is there twice",
                 field=name.lower(),
-                value=f"{original[found[name.lower()]].name}, {name}",
+                value=f"{names[found[name.lower()]]}, {name}",
                 rule="one column of each name, whatever its case",
             )
         if name.lower() in known:
-            found[name.lower()] = position
+            found[name.lower()] = place
     if missing := [name for name in required if name not in found]:
         asked = [
             name
@@ -105,13 +113,12 @@ def located(
         raise ContractError(
             f"the {what} have no column {', '.join(missing)}",
             field="columns found",
-            value=", ".join(frame.columns),
+            value=", ".join(names),
             rule=f"columns expected: {', '.join(required)}, and as needed {', '.join(asked)}",
-            hint=meant(frame.columns, missing, known)
+            hint=meant(names, missing, known)
             or ("rename the column that holds the id" if missing == ["schedule_id"] else None),
         )
-    given = {name: Input(name, *original[at][1:]) for name, at in found.items()}
-    return frame.toDF(*(f"in{at}" for at in range(len(original)))), given, original
+    return found
 
 
 def meant(found: Sequence[str], missing: Collection[str], known: Collection[str]) -> str | None:

@@ -26,9 +26,8 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.commands.columns import HEADERS, LONG_JSON, readable
 from wheel_udf.commands.generated_code import evaluate_once, interpreted
-from wheel_udf.commands.readers import HEADERS, LONG_JSON
-from wheel_udf.commands.records import readable
 from wheel_udf.commands.rules import UNREADABLE
 from wheel_udf.common.command_facts import RETRY_FIELDS, SERIES_FIELDS
 

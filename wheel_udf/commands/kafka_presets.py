@@ -58,9 +58,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, functions as F, types as T
+from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.commands import readers as read, time_readers as times
+from wheel_udf.commands.columns import utc_text, whole_number
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.generated_code import evaluate_once
 from wheel_udf.commands.header_names import CONSTANT, KEY, NO_NAMES, OFFSET, HeaderNames, header_of
@@ -130,9 +130,7 @@ def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
     own_key = _part(names.key_from)
     columns = {column: F.col(f"_{column}") for column in named} | {
         **{
-            name: F.when(_epoch(text).isNotNull(), times.utc_text(F.unix_millis(_epoch(text)))).otherwise(
-                text
-            )
+            name: F.when(_epoch(text).isNotNull(), utc_text(F.unix_millis(_epoch(text)))).otherwise(text)
             for name, text in instants.items()
         },
         "deliver_at": at,
@@ -154,7 +152,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
         _header(_TARGET).alias("_target"),
         _header(_TARGET_KEY).alias("_target_key"),
     )
-    epoch_s = read.whole_number(F.col("_epoch"), T.StringType())
+    epoch_s = whole_number(F.col("_epoch"))
     columns = {
         "schedule_id": F.col("key"),
         "op": F.when(F.col("value").isNull(), F.lit("CANCEL")),
@@ -162,7 +160,7 @@ def _scheduler(records: DataFrame) -> DataFrame:
         # in front it is none.
         "deliver_at": F.when(
             epoch_s.between(-_LAST_EPOCH_S, _LAST_EPOCH_S),
-            times.utc_text(F.try_multiply(epoch_s, F.lit(1000))),
+            utc_text(F.try_multiply(epoch_s, F.lit(1000))),
         ).otherwise(F.concat(F.lit(f"{_EPOCH} "), F.col("_epoch"), F.lit(", not whole seconds"))),
         "event_time": F.col("timestamp"),
         "destination": F.col("_target"),

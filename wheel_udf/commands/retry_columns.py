@@ -13,22 +13,23 @@ The wheel decides when there is another attempt, or that there is none (:mod:`wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from wheel_udf.commands import readers as read, time_readers as times
-from wheel_udf.commands.generated_code import interpreted
-from wheel_udf.commands.inputs import Inputs, read_or_null
+from wheel_udf.commands.inputs import Given
 from wheel_udf.commands.rules import Rule
 from wheel_udf.common.command_facts import LONGEST_ERROR
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.shard.rows import RETRY
 
-OUTPUT: Final = (
-    *("act", "amend", "attempt", "occurrence", "first_amend"),
-    *("failed_at_ms", "first_error", "last_error"),
-)
+OUTPUT: Final = {
+    "act": pa.int8(), "amend": pa.int32(), "attempt": pa.int64(), "occurrence": pa.int64(),
+    "first_amend": pa.int32(), "failed_at_ms": pa.int64(), "first_error": pa.string(), "last_error": pa.string(),
+}  # fmt: skip
 """The columns of :func:`output_columns`."""
 
 MOST: Final = 2**24 - 1
@@ -43,57 +44,67 @@ _NUMBERS: Final = {
 """With the least and the largest."""
 
 
-def is_there(given: Inputs) -> bool:
-    """Whether rows may be RETRYs."""
-    return "op" in given and "attempt" in given
+@dataclass(frozen=True)
+class Failures:
+    """The columns of a RETRY, read: an array of n values each, null for null or unreadable.
+
+    Attributes:
+        is_retry: Which rows are RETRYs.
+        numbers: Attempt, occurrence and the rest (int64).
+        failed_at_ms: UTC epoch ms (int64).
+        first_error: Text, as `error`.
+    """
+
+    is_retry: pa.BooleanArray
+    numbers: dict[str, pa.Int64Array]
+    failed_at_ms: pa.Int64Array
+    first_error: pa.StringArray
+    error: pa.StringArray
 
 
-def read_columns(given: Inputs) -> list[Column]:
-    """``_is_retry``, and what else a RETRY has; null of other rows."""
-    if not is_there(given):
-        return []
-    word = F.lower(F.btrim(given["op"].read(read.text), F.lit(BLANKS)))
-    return [F.coalesce(word == "retry", F.lit(False)).alias("_is_retry")]
+def read_columns(given: Given) -> Failures:
+    """Reads the columns, each by itself.
+
+    Raises:
+        UnfitTypeError: A column's type can hold no valid value.
+    """
+    word = pc.ascii_lower(pc.ascii_trim(given.read("op", read.text, pa.string()), BLANKS))
+    return Failures(
+        is_retry=pc.fill_null(pc.equal(word, "retry"), fill_value=False),
+        numbers={name: given.read(name, read.whole_number, pa.int64()) for name in _NUMBERS},
+        failed_at_ms=given.read("failed_at", times.instants_ms, pa.int64(), round_up=False),
+        first_error=given.read("first_error", read.text, pa.string()),
+        error=given.read("error", read.text, pa.string()),
+    )
 
 
-def rules(given: Inputs) -> list[Rule]:
+def rules(given: Given, failures: Failures) -> list[Rule]:
     """The rules of a RETRY, in order."""
-    if not is_there(given):
-        return []
-    numbers = []
+    broken = []
     for name, (least, most) in _NUMBERS.items():
-        if name in given:
-            number, asked = _number(given, name), given[name].column.isNotNull()
-            bad = asked & ~F.coalesce(number.between(least, most), F.lit(False))
-            numbers.append(Rule(f"bad_{name}", bad, given[name].shown))
-    return numbers
+        number = failures.numbers[name]
+        within = pc.and_(pc.greater_equal(number, least), pc.less_equal(number, most))
+        is_bad = pc.and_(given.is_there(name), pc.invert(pc.fill_null(within, fill_value=False)))
+        broken.append(Rule(f"bad_{name}", is_bad, given.shown(name)))
+    return broken
 
 
-def _number(given: Inputs, name: str) -> Column:
-    return read_or_null(given, name, read.whole_number, "long")
-
-
-def output_columns(given: Inputs) -> list[Column]:
-    """The columns :data:`OUTPUT`: of a good RETRY; of other rows 0 and null."""
-    if not is_there(given):
-        return []
-
-    def text(name: str) -> Column:
-        return read_or_null(given, name, read.text, "string")
-
+def output_columns(failures: Failures, good: pa.BooleanArray) -> dict[str, pa.Array]:
+    """The columns :data:`OUTPUT`: of a good RETRY; null of other rows."""
+    zero, numbers = pa.scalar(0, pa.int64()), failures.numbers
     columns = {
-        "act": F.lit(RETRY).cast("byte"),
-        "amend": F.coalesce(_number(given, "amend"), F.lit(0)).cast("int"),
-        "attempt": F.coalesce(_number(given, "attempt"), F.lit(1)),
-        "occurrence": _number(given, "occurrence"),
-        "first_amend": F.coalesce(_number(given, "first_amend"), F.lit(0)).cast("int"),
-        "failed_at_ms": read_or_null(given, "failed_at", times.instant_ms, "long", round_up=False),
-        "first_error": _short(text("first_error")),
-        "last_error": _short(F.coalesce(text("error"), F.lit("the consumer has given it back"))),
+        "act": pa.scalar(RETRY, pa.int8()),
+        "amend": pc.coalesce(numbers["amend"], zero),
+        "attempt": pc.coalesce(numbers["attempt"], pa.scalar(1, pa.int64())),
+        "occurrence": numbers["occurrence"],
+        "first_amend": pc.coalesce(numbers["first_amend"], zero),
+        "failed_at_ms": failures.failed_at_ms,
+        "first_error": _short(failures.first_error),
+        "last_error": _short(pc.fill_null(failures.error, "the consumer has given it back")),
     }
-    is_retry = F.col("_code").isNull() & F.col("_is_retry")
-    return [interpreted(column, is_retry).alias(name) for name, column in columns.items()]
+    is_retry = pc.and_(good, failures.is_retry)
+    return {name: pc.if_else(is_retry, column, None).cast(OUTPUT[name]) for name, column in columns.items()}
 
 
-def _short(text: Column) -> Column:
-    return F.make_valid_utf8(F.substring(text, 1, LONGEST_ERROR))
+def _short(texts: pa.StringArray) -> pa.StringArray:
+    return pc.utf8_slice_codeunits(texts, 0, LONGEST_ERROR)

@@ -4,26 +4,31 @@
 code. Only the first eight apply to a CANCEL or a FIRE_NOW: it needs a readable record, an id, a readable ``seq`` and an
 ``event_time`` that may move the clock.
 
-The conditions read the columns of the input, and those that :mod:`wheel_udf.commands.parse` has read from
-them, which begin with an underscore (``_made_ms`` is the event time). A condition that is null counts as
-false. A rule is left out where the column that could break it is missing.
+The conditions read the columns of the input (:class:`~wheel_udf.commands.inputs.Given`), and what was read from them
+(:class:`Read`). A condition that is null counts as false. A rule is left out where the column that could break it is
+missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, functions as F
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from wheel_udf.commands import readers as read, time_readers as times
+from wheel_udf.commands import readers as read
 from wheel_udf.commands.contract import Contract, shortened
 from wheel_udf.commands.delay_levels import level_name, refused_beyond_ms
-from wheel_udf.commands.inputs import Inputs
-from wheel_udf.common.command_facts import FIRST_DUE, FIRST_DUE_MS, ID_RULE, MAX_ID_BYTES, REPEAT_RULE
+from wheel_udf.commands.inputs import Given, Shown
+from wheel_udf.commands.values import text_of, utc_text
+from wheel_udf.common.command_facts import FIRST_DUE, ID_RULE, MAX_ID_BYTES, REPEAT_RULE
 from wheel_udf.common.durations import DURATION_RULE
 from wheel_udf.common.instants import MAX_INSTANT_MS
-from wheel_udf.common.names import NAME_PATTERN, NAME_RULE, NOT_NAMES, AllowList
+from wheel_udf.common.names import NAME_RULE, AllowList, is_destination_name
 from wheel_udf.common.package_data import toml_of
 
 DUE_COLUMNS: Final = ("deliver_at", "delay")
@@ -43,9 +48,12 @@ MOST_KEYS: Final = 10_000
 
 INSTANT_RULE: Final = "a timestamp, a date, or ISO 8601 text with Z, an offset, or no zone for UTC"
 _LONGEST_VALUE: Final = 100
-_VALUE, _PAIR_JOINT, _PAIR_END = "\x1a", "\x1f", "\x1e"
-"""Placeholders in the templates of messages; no rule contains them."""
+_VALUE: Final = "\x1a"
+"""The place of the value in the templates of messages; no rule contains it."""
 
+GOOD: Final = -1
+"""In place of the number of a rule: none is broken."""
+_NOT_YET: Final = -2
 
 _CONSTANTS: Final = {
     "id_rule": ID_RULE,
@@ -65,176 +73,177 @@ WATCH_TEXTS: Final[Mapping[str, str]] = TEXTS | _TEXTS["watch"]
 """The messages of :mod:`wheel_udf.commands.operations` by their code."""
 
 
+@dataclass
+class Read:
+    """What was read from the columns of a batch, an array of n values each; null means missing, null or unreadable.
+
+    Attributes:
+        batch_ms: The time of the batch (int64, UTC epoch ms, as all instants).
+        made_ms: The event time.
+        destination: Text.
+        key: Bytes, as ``value``.
+        headers: Of type :data:`wheel_udf.commands.readers.HEADERS`.
+    """
+
+    batch_ms: pa.Int64Array
+    made_ms: pa.Int64Array
+    destination: pa.StringArray
+    key: pa.BinaryArray
+    value: pa.BinaryArray
+    headers: pa.ListArray
+
+
 class Rule(NamedTuple):
-    """One rule: its code (none: the row is good), the condition that breaks it, and the value to show."""
+    """One rule: its code (none: the row is good), which rows break it, and the value to show."""
 
     code: str | None
-    broken: Column
-    value: Column
+    broken: pa.BooleanArray
+    value: Shown
 
 
-def is_ill_formed(name: Column) -> Column:
-    """Whether an id is too long, not UTF-8, or has a NUL."""
-    return ~F.is_valid_utf8(name) | (F.octet_length(name) > MAX_ID_BYTES) | F.contains(name, F.lit("\0"))
+def nothing(_row: int) -> None:
+    """The value of a rule that has none to show."""
 
 
-def common_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    """The rules of all commands, in order."""
-    rules = record_rules(given)
-    if op := given.get("op"):
-        rules.append(Rule("bad_op", F.col("_op").isNull(), op.shown))
-    rules += id_rules("schedule_id", F.col("_id"))
-    if seq := given.get("seq"):
-        rules.append(Rule("bad_seq", seq.column.isNotNull() & F.col("_seq").isNull(), seq.shown))
-    return rules + event_time_rules(given, contract)
+def values_of(values: pa.Array) -> Shown:
+    """The values of an array as texts."""
+    return lambda row: text_of(values[row])
 
 
-def record_rules(given: Inputs) -> list[Rule]:
+def instants_of(instants_ms: pa.Int64Array) -> Shown:
+    """Instants (UTC epoch ms) as texts, as far as a timestamp goes."""
+
+    def shown_instant(row: int) -> str | None:
+        at_ms = instants_ms[row].as_py()
+        return None if at_ms is None else utc_text(max(-MAX_INSTANT_MS, min(MAX_INSTANT_MS, at_ms)) * 1_000)
+
+    return shown_instant
+
+
+def is_ill_formed(names: pa.BinaryArray) -> pa.BooleanArray:
+    """Which ids are too long, not UTF-8, or have a NUL."""
+    is_long = pc.greater(pc.binary_length(names), MAX_ID_BYTES)
+    return pc.or_(pc.or_(pc.invert(read.is_utf8(names)), is_long), pc.match_substring(names, "\0"))
+
+
+def record_rules(given: Given) -> list[Rule]:
     """The rules of rows that the source could not read, or not as the types of their columns; they come first."""
-    codes = {"bad_type": given.get(MISREAD), "unreadable": given.get(UNREADABLE)}
-    return [Rule(code, each.column.isNotNull(), each.shown) for code, each in codes.items() if each]
+    codes = {"bad_type": MISREAD, "unreadable": UNREADABLE}
+    return [
+        Rule(code, given.is_there(name), given.shown(name)) for code, name in codes.items() if name in given
+    ]
 
 
-def id_rules(what: str, name: Column) -> list[Rule]:
+def id_rules(what: str, names: pa.BinaryArray) -> list[Rule]:
     """The rules of a required id."""
+    is_missing = pc.or_kleene(pc.is_null(names), pc.equal(pc.binary_length(names), 0))
     return [
-        Rule(f"no_{what}", name.isNull() | (name == ""), name),
-        Rule(f"bad_{what}", is_ill_formed(name), name),
+        Rule(f"no_{what}", is_missing, values_of(names)),
+        Rule(f"bad_{what}", is_ill_formed(names), values_of(names)),
     ]
 
 
-def event_time_rules(given: Inputs, contract: Contract) -> list[Rule]:
+def event_time_rules(given: Given, rows: Read, contract: Contract) -> list[Rule]:
     """The rules of ``event_time``, in order."""
-    if (made := given.get("event_time")) is None:
+    if "event_time" not in given:
         return []
-    rules = [Rule("bad_event_time", F.col("_made_ms").isNull(), made.shown)]
+    rules = [Rule("bad_event_time", pc.is_null(rows.made_ms), given.shown("event_time"))]
     if contract.max_ahead_ms is not None:
-        shown_time = times.utc_text(F.col("_made_ms"))
-        rules.append(Rule("event_time_ahead", is_ahead(contract.max_ahead_ms), shown_time))
+        ahead = is_ahead(rows, contract.max_ahead_ms)
+        rules.append(Rule("event_time_ahead", ahead, instants_of(rows.made_ms)))
     return rules
 
 
-def is_ahead(max_ahead_ms: int) -> Column:
-    """Whether the event time is too far after the time of the batch."""
-    return F.col("_made_ms") - F.col("_batch_ms") > max_ahead_ms
+def is_ahead(rows: Read, max_ahead_ms: int) -> pa.BooleanArray:
+    """Which event times are too far after the time of the batch."""
+    return pc.greater(pc.subtract(rows.made_ms, rows.batch_ms), max_ahead_ms)
 
 
-def schedule_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    """The rules that do not apply to a CANCEL, in order."""
-    rules = [*_due_rules(given, contract), *destination_rules(given, contract)]
-    if contract.max_value_bytes is not None:
-        size = payload_bytes(given)
-        rules.append(Rule("oversize", size > contract.max_value_bytes, size.cast("string")))
-    if lateness := given.get("max_lateness"):
-        bad = F.col("_lateness_ms").isNull() | (F.col("_lateness_ms") < 0)
-        rules.append(Rule("bad_max_lateness", lateness.column.isNotNull() & bad, lateness.shown))
-    return rules
-
-
-def _due_rules(given: Inputs, contract: Contract) -> list[Rule]:
-    at, delay, repeat = (
-        given[name].column if name in given else read.null("string") for name in (*DUE_COLUMNS, "repeat")
-    )
-    asked_at, asked_delay = at.cast("string"), delay.cast("string")
-    due_ms, unread = F.col("_due_ms"), F.col("_due_ms").isNull()
-    too_far = is_too_far(due_ms, contract)
-    shown_due = F.coalesce(asked_delay, times.utc_text(due_ms))
-    beyond = []
-    if contract.levels is not None:
-        # A due time that is rounded up may be beyond the last timestamp.
-        too_far |= due_ms + F.col("_level_error_ms") > MAX_INSTANT_MS
-        if (last_ms := refused_beyond_ms(contract.levels)) is not None:
-            beyond = [Rule("beyond_levels", due_ms - F.col("_made_ms") > last_ms, shown_due)]
-    return [
-        Rule("no_due_time", at.isNull() & delay.isNull() & repeat.isNull(), read.null("string")),
-        Rule("two_due_times", at.isNotNull() & delay.isNotNull(), asked_delay),
-        Rule("bad_deliver_at", at.isNotNull() & unread, asked_at),
-        Rule("bad_delay", delay.isNotNull() & unread, asked_delay),
-        Rule("beyond_max_delay", too_far, shown_due),
-        Rule("due_too_early", due_ms < FIRST_DUE_MS, shown_due),
-        *beyond,
-    ]
-
-
-def is_too_far(due_ms: Column, contract: Contract) -> Column:
-    """Whether a due time is beyond the last timestamp, or beyond ``max_delay_ms``."""
-    too_far = F.abs(due_ms) > MAX_INSTANT_MS
+def is_too_far(rows: Read, due_ms: pa.Int64Array, contract: Contract) -> pa.BooleanArray:
+    """Which due times are beyond the last timestamp, or beyond ``max_delay_ms``."""
+    too_far = pc.greater(pc.abs(due_ms), MAX_INSTANT_MS)
     if contract.max_delay_ms is None:
         return too_far
-    made_ms = F.col("_made_ms")
-    from_ms = F.least(made_ms, F.col("_batch_ms")) if contract.from_batch else made_ms
-    return too_far | (due_ms - from_ms > contract.max_delay_ms)
+    from_ms = pc.min_element_wise(rows.made_ms, rows.batch_ms) if contract.from_batch else rows.made_ms
+    return pc.or_kleene(too_far, pc.greater(pc.subtract(due_ms, from_ms), contract.max_delay_ms))
 
 
-def destination_rules(given: Inputs, contract: Contract) -> list[Rule]:
+def destination_rules(given: Given, rows: Read, contract: Contract) -> list[Rule]:
     """The rules of ``destination``, in order."""
     if "destination" not in given and contract.default_destination is not None:
         return []
-    name = F.col("_destination")
+    name, shown_name = rows.destination, values_of(rows.destination)
+    # A batch names few destinations, each many times.
+    each = name.dictionary_encode()
+    names = each.dictionary.to_pylist()
+    allowed = None if contract.destinations is None else AllowList(contract.destinations)
+    is_name = pa.array(map(is_destination_name, names), pa.bool_())
     rules = [
-        Rule("no_destination", name.isNull(), name),
-        Rule("bad_destination", ~name.rlike(rf"\A{NAME_PATTERN}\z") | name.isin(*NOT_NAMES), name),
+        Rule("no_destination", pc.is_null(name), shown_name),
+        Rule("bad_destination", pc.invert(is_name).take(each.indices), shown_name),
     ]
-    if contract.destinations is not None:
-        allowed = AllowList(contract.destinations)
-        listed = name.isin(*allowed.names) if allowed.names else F.lit(False)
-        listed = listed | name.rlike(rf"\A(?:{allowed.expression})\z") if allowed.expression else listed
-        rules.append(Rule("unknown_destination", ~listed, name))
+    if allowed is not None:
+        is_listed = pa.array((allowed.first(each) is not None for each in names), pa.bool_())
+        rules.append(Rule("unknown_destination", pc.invert(is_listed).take(each.indices), shown_name))
     return rules
 
 
-def payload_bytes(given: Inputs) -> Column:
+def size_rules(rows: Read, contract: Contract) -> list[Rule]:
+    """The rule of value, key and headers, if they have a limit."""
+    if contract.max_value_bytes is None:
+        return []
+    sizes = payload_bytes(rows)
+    return [Rule("oversize", pc.greater(sizes, contract.max_value_bytes), values_of(sizes))]
+
+
+def payload_bytes(rows: Read) -> pa.Int64Array:
     """Bytes of value, key and headers together."""
-    sizes = [F.octet_length(F.col(f"_{name}")) for name in ("value", "key") if name in given]
-    sizes += read.headers_octets(F.col("_headers")) if "headers" in given else []
-    total = F.lit(0).cast("long")
-    for size in sizes:
-        total += F.coalesce(size, F.lit(0))
+    total = read.headers_octets(rows.headers)
+    for part in (rows.key, rows.value):
+        total = pc.add(total, pc.fill_null(pc.binary_length(part), 0))
     return total
 
 
-def first_broken(rules: list[Rule]) -> Column:
-    """The code of the first broken rule; null if no rule is broken."""
-    chain = F.when(rules[0].broken, F.lit(rules[0].code))
-    for rule in rules[1:]:
-        chain = chain.when(rule.broken, F.lit(rule.code))
-    return chain
+def first_broken(rules: Sequence[Rule], rows: int) -> npt.NDArray[np.int64]:
+    """The number of the first broken rule of each row; :data:`GOOD` if none is, or the first one has no code."""
+    found = np.full(rows, _NOT_YET, np.int64)
+    for number, rule in enumerate(rules):
+        if pc.any(rule.broken).as_py():
+            broken = pc.fill_null(rule.broken, fill_value=False).to_numpy(zero_copy_only=False)
+            found[broken & (found == _NOT_YET)] = GOOD if rule.code is None else number
+    found[found == _NOT_YET] = GOOD
+    return found
 
 
-def error_message(
-    code: Column, rules: list[Rule], contract: Contract, texts: Mapping[str, str] = TEXTS
-) -> Column:
-    """The message: what is wrong, field, value, rule and hint, in the form of ``WheelError``."""
-    named = _CONSTANTS | {
-        "max_ahead_ms": contract.max_ahead_ms,
-        "max_value_bytes": contract.max_value_bytes,
-        "max_delay": "any time" if contract.max_delay_ms is None else f"at most {contract.max_delay_ms} ms",
-        "counted_from": "event_time" + (" and after the time of the batch" if contract.from_batch else ""),
-        "allowed": shortened(contract.destinations or ()),
-        "last_level": _last_level(contract),
-    }
-    templates = {name: texts[name].format_map(named) for name in (rule.code for rule in rules) if name}
-    pairs = _PAIR_END.join(f"{name}{_PAIR_JOINT}{template}" for name, template in templates.items())
-    quoted = F.concat(F.lit("'"), shown(_value(code, rules), _LONGEST_VALUE), F.lit("'"))
-    # One look-up in a literal, and not a branch for each rule: Spark analyses each node at each start and plans it in
-    # each batch.
-    template = F.element_at(F.str_to_map(F.lit(pairs), F.lit(_PAIR_END), F.lit(_PAIR_JOINT)), code)
-    return F.replace(template, F.lit(_VALUE), F.coalesce(quoted, F.lit("null")))
+class Messages:
+    """What is wrong with a row: field, value, rule and hint, in the form of ``WheelError``.
 
+    Args:
+        contract: Its limits are in the texts.
+        texts: The texts by their codes.
+    """
 
-def _value(code: Column, rules: list[Rule]) -> Column:
-    """The value that the rule of a code shows. Several rules show the same column, which comes in here once."""
-    values = {id(rule.value): rule.value for rule in rules}.values()
-    return F.coalesce(
-        *(F.when(code.isin(*(rule.code for rule in rules if rule.value is value)), value) for value in values)
-    )
+    def __init__(self, contract: Contract, texts: Mapping[str, str]) -> None:
+        self._texts: Final = texts
+        self._named: Final = _CONSTANTS | {
+            "max_ahead_ms": contract.max_ahead_ms,
+            "max_value_bytes": contract.max_value_bytes,
+            "max_delay": "any time"
+            if contract.max_delay_ms is None
+            else f"at most {contract.max_delay_ms} ms",
+            "counted_from": "event_time"
+            + (" and after the time of the batch" if contract.from_batch else ""),
+            "allowed": shortened(contract.destinations or ()),
+            "last_level": _last_level(contract),
+        }
+
+    def of(self, rule: Rule, row: int) -> str:
+        """The message of a row that breaks a rule."""
+        value = rule.value(row)
+        template = self._texts[rule.code or ""].format_map(self._named)
+        return template.replace(_VALUE, "null" if value is None else f"'{value[:_LONGEST_VALUE]}'")
 
 
 def _last_level(contract: Contract) -> str | None:
     last_ms = None if contract.levels is None else refused_beyond_ms(contract.levels)
     return None if last_ms is None else level_name(last_ms)
-
-
-def shown(words: Column, length: int) -> Column:
-    """A text of the user made fit to be stored: valid UTF-8, cut to this many characters."""
-    return F.substring(F.make_valid_utf8(words), 1, length)

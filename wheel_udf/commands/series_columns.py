@@ -7,22 +7,25 @@
                                                                       last_ms    the instant before the first occurrence
     spread, schedule_id                                          -->  spread_ms  how much later each is released
 
-What a rule means, and whether it is one, the wheel finds out (:mod:`wheel_udf.policies.series`): the JVM knows neither
-cron nor RRULE. Here stand the checks of the other columns.
+What a rule means, and whether it is one, the wheel finds out (:mod:`wheel_udf.policies.series`). Here stand the checks of
+the other columns.
 """
 
 from __future__ import annotations
 
-import operator
+import json
+from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import Column, functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
-from wheel_udf.commands.generated_code import interpreted
-from wheel_udf.commands.inputs import Inputs
+from wheel_udf.commands.inputs import Given
 from wheel_udf.commands.rules import DUE_COLUMNS, Rule
 from wheel_udf.common.command_facts import (
     LONGEST_REPEAT,
@@ -34,101 +37,142 @@ from wheel_udf.common.command_facts import (
 )
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
-from wheel_udf.shard.rows import SCHEDULE
 
-OUTPUT: Final = ("repeat", "anchor_ms", "spread_ms", "last_ms")
-"""The columns of :func:`output_columns`: a string and three longs."""
+OUTPUT: Final = {
+    "repeat": pa.string(), "anchor_ms": pa.int64(), "spread_ms": pa.int64(), "last_ms": pa.int64(),
+}  # fmt: skip
+"""The columns of :func:`output_columns`."""
 
 _POLICIES: Final = {"on_missed": ON_MISSED, "on_gap": ON_GAP, "on_fold": ON_FOLD}
 _ROUNDED_UP: Final = {"starts_at": True, "until": False}
+_TEXTS: Final = {"repeat": LONGEST_REPEAT, "time_zone": LONGEST_ZONE}
+_SEED: Final = 42  # of Spark's xxhash64
 
 
-def read_columns(given: Inputs) -> list[Column]:
-    """The columns that are there, each by itself: null means null or unreadable."""
-    columns = [
-        interpreted(given[name].read(times.instant_ms, round_up=up), given[name].column.isNotNull()).alias(
-            f"_{name}_ms"
-        )
-        for name, up in _ROUNDED_UP.items()
-        if name in given
-    ]
-    columns += [
-        given[name].read(read.text).alias(f"_{name}") for name in ("repeat", "time_zone") if name in given
-    ]
-    columns += [
-        interpreted(
-            F.lower(F.btrim(given[name].read(read.text), F.lit(BLANKS))), given[name].column.isNotNull()
-        ).alias(f"_{name}")
-        for name in _POLICIES
-        if name in given
-    ]
-    if "count" in given:
-        number = given["count"].read(read.whole_number)
-        columns.append(interpreted(number, given["count"].column.isNotNull()).alias("_count"))
-    return columns
+@dataclass(frozen=True)
+class Series:
+    """The columns of a series, read: an array of n values each, null for null or unreadable.
+
+    Attributes:
+        times_ms: ``starts_at`` and ``until`` (int64).
+        texts: ``repeat`` and ``time_zone``.
+        policies: The words in lower case.
+        count: How many occurrences (int64).
+        window_ms: ``spread`` (int64).
+    """
+
+    times_ms: dict[str, pa.Int64Array]
+    texts: dict[str, pa.StringArray]
+    policies: dict[str, pa.StringArray]
+    count: pa.Int64Array
+    window_ms: pa.Int64Array
 
 
-def rules(given: Inputs) -> list[Rule]:
+def read_columns(given: Given) -> Series:
+    """Reads the columns, each by itself.
+
+    Raises:
+        UnfitTypeError: A column's type can hold no valid value.
+    """
+    words = {name: given.read(name, read.text, pa.string()) for name in (*_TEXTS, *_POLICIES)}
+    return Series(
+        times_ms={
+            name: given.read(name, times.instants_ms, pa.int64(), round_up=up)
+            for name, up in _ROUNDED_UP.items()
+        },
+        texts={name: words[name] for name in _TEXTS},
+        policies={name: pc.ascii_lower(pc.ascii_trim(words[name], BLANKS)) for name in _POLICIES},
+        count=given.read("count", read.whole_number, pa.int64()),
+        window_ms=given.read("spread", times.durations_ms, pa.int64()),
+    )
+
+
+def rules(given: Given, series: Series) -> list[Rule]:
     """The rules of these columns, in order."""
-    broken: list[tuple[str, str, Column]] = []
-    due = [given[name].column.isNotNull() for name in DUE_COLUMNS if name in given]
-    if due:
-        broken.append(("two_starts", "starts_at", reduce(operator.or_, due)))
-    has_repeat = given["repeat"].column.isNotNull() if "repeat" in given else F.lit(False)
-    broken += [("no_repeat", name, ~has_repeat) for name in ("starts_at", "until", "count")]
-    for name, most in {"repeat": LONGEST_REPEAT, "time_zone": LONGEST_ZONE}.items():
-        words = F.col(f"_{name}")
-        broken.append(
-            (f"bad_{name}", name, (words == "") | (F.length(words) > most) | ~F.is_valid_utf8(words))
-        )
-    for name in _ROUNDED_UP:
-        at_ms = F.col(f"_{name}_ms")
-        broken.append((f"bad_{name}", name, at_ms.isNull() | (F.abs(at_ms) > MAX_INSTANT_MS)))
-    broken.append(("bad_count", "count", F.col("_count").isNull() | (F.col("_count") < 1)))
-    for name, words_of in _POLICIES.items():
-        broken.append((f"bad_{name}", name, ~F.coalesce(F.col(f"_{name}").isin(*words_of), F.lit(False))))
-    broken.append(("bad_spread", "spread", F.col("_window_ms").isNull() | (F.col("_window_ms") < 0)))
+    nothing_else = pc.invert(given.is_there("repeat"))
+    is_due = reduce(pc.or_, (given.is_there(name) for name in DUE_COLUMNS))
+    broken: list[tuple[str, str, pa.BooleanArray]] = [("two_starts", "starts_at", is_due)]
+    broken += [("no_repeat", name, nothing_else) for name in ("starts_at", "until", "count")]
+    for name, most in _TEXTS.items():
+        if name in given:
+            words = series.texts[name]
+            is_bad = pc.or_(pc.equal(words, ""), pc.greater(pc.utf8_length(words), most))
+            is_text = read.is_utf8(given.read(name, read.octets, pa.binary()))
+            broken.append((f"bad_{name}", name, pc.or_(is_bad, pc.invert(is_text))))
+    for name, at_ms in series.times_ms.items():
+        is_bad = pc.or_kleene(pc.is_null(at_ms), pc.greater(pc.abs(at_ms), MAX_INSTANT_MS))
+        broken.append((f"bad_{name}", name, is_bad))
+    broken.append(("bad_count", "count", _is_not_from(series.count, 1)))
+    for name, known in _POLICIES.items():
+        is_known = pc.is_in(series.policies[name], pa.array(known))
+        broken.append((f"bad_{name}", name, pc.invert(is_known)))
+    broken.append(("bad_spread", "spread", _is_not_from(series.window_ms, 0)))
     return [
-        Rule(code, given[name].column.isNotNull() & condition, given[name].shown)
+        Rule(code, pc.and_kleene(given.is_there(name), condition), given.shown(name))
         for code, name, condition in broken
         if name in given
     ]
 
 
-def is_given(given: Inputs) -> Column:
-    """Whether a row has a value in one of these columns."""
-    return reduce(operator.or_, (given[name].column.isNotNull() for name in SERIES_FIELDS if name in given))
+def _is_not_from(numbers: pa.Int64Array, least: int) -> pa.BooleanArray:
+    return pc.or_kleene(pc.is_null(numbers), pc.less(numbers, least))
 
 
-def offset_ms() -> Column:
-    """How far a row is moved within the window of its ``spread``; 0 without one."""
-    window_ms = F.greatest(F.coalesce("_window_ms", F.lit(0)), F.lit(1))
-    return F.pmod(F.xxhash64("_id"), window_ms)
+def is_given(given: Given) -> pa.BooleanArray:
+    """Which rows have a value in one of these columns."""
+    return reduce(pc.or_, (given.is_there(name) for name in SERIES_FIELDS))
 
 
-def output_columns(given: Inputs, contract: Contract) -> list[Column]:
-    """The columns :data:`OUTPUT` of good schedules with ``repeat``; null of others."""
-    is_series = F.col("_code").isNull() & (F.col("_op") == SCHEDULE) & given["repeat"].column.isNotNull()
+def offsets_ms(names: pa.BinaryArray, window_ms: pa.Int64Array) -> pa.Int64Array:
+    """How far each row is moved within the window of its ``spread``: by a hash of its id; 0 without a window."""
+    moved = np.zeros(len(names), np.int64)
+    is_moved = pc.fill_null(pc.greater(window_ms, 1), fill_value=False).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(is_moved & pc.is_valid(names).to_numpy(zero_copy_only=False)).tolist():
+        moved[row] = _hash(names[row].as_py()) % window_ms[row].as_py()
+    return pa.array(moved)
 
-    def text(name: str, kind: str = "string") -> Column:
-        return F.col(f"_{name}") if name.removesuffix("_ms") in given else read.null(kind)
 
-    # Policies that are the default are left out, so that equal rules have equal texts.
-    rule = F.struct(
-        F.btrim("_repeat", F.lit(BLANKS)).alias("repeat"),
-        F.coalesce(text("time_zone"), F.lit(contract.time_zone)).alias("time_zone"),
-        text("until_ms", "long").alias("until_ms"),
-        text("count", "long").alias("count"),
-        *(F.nullif(text(name), F.lit(words[0])).alias(name) for name, words in _POLICIES.items()),
-        F.when(text("on_missed") == "all", F.lit(contract.most_missed)).alias("most"),
-    )
-    begin_ms = F.col("_due_ms")
-    if "starts_at" in given:
-        begin_ms = F.coalesce(begin_ms, F.col("_starts_at_ms"))
-    columns = (
-        F.to_json(rule),
-        F.coalesce(begin_ms, F.col("_made_ms")),
-        offset_ms() if "spread" in given else F.lit(0).cast("long"),
-        F.coalesce(begin_ms - 1, F.col("_made_ms")),
-    )
-    return [interpreted(each, is_series).alias(name) for name, each in zip(OUTPUT, columns, strict=True)]
+def _hash(name: bytes) -> int:
+    number = xxhash.xxh64_intdigest(name, _SEED)
+    return number - 2**64 if number >= 2**63 else number
+
+
+def output_columns(
+    series: Series,
+    contract: Contract,
+    *,
+    is_series: pa.BooleanArray,
+    due_ms: pa.Int64Array,
+    made_ms: pa.Int64Array,
+    spread_ms: pa.Int64Array,
+) -> dict[str, pa.Array]:
+    """The columns :data:`OUTPUT` of good schedules with ``repeat`` (``is_series``); null of others."""
+    begin_ms = pc.coalesce(due_ms, series.times_ms["starts_at"])
+    columns = {
+        "repeat": _rules_json(series, contract, is_series),
+        "anchor_ms": pc.coalesce(begin_ms, made_ms),
+        "spread_ms": spread_ms,
+        "last_ms": pc.coalesce(pc.subtract(begin_ms, 1), made_ms),
+    }
+    return {name: pc.if_else(is_series, column, None) for name, column in columns.items()}
+
+
+def _rules_json(series: Series, contract: Contract, is_series: pa.BooleanArray) -> pa.StringArray:
+    texts: list[str | None] = [None] * len(is_series)
+    for row in np.flatnonzero(is_series.to_numpy(zero_copy_only=False)).tolist():
+        # Policies that are the default are left out, so that equal rules have equal texts.
+        policies = {name: words[row].as_py() for name, words in series.policies.items()}
+        rule: dict[str, Any] = {
+            "repeat": series.texts["repeat"][row].as_py().strip(BLANKS),
+            "time_zone": series.texts["time_zone"][row].as_py() or contract.time_zone,
+            "until_ms": series.times_ms["until"][row].as_py(),
+            "count": series.count[row].as_py(),
+            **{name: None if word == _POLICIES[name][0] else word for name, word in policies.items()},
+            "most": contract.most_missed if policies["on_missed"] == "all" else None,
+        }
+        texts[row] = json.dumps(
+            {name: value for name, value in rule.items() if value is not None},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+    return pa.array(texts, pa.string())

@@ -1,21 +1,17 @@
-"""Tiers as Spark ``Column`` expressions: level and slot of a due time, and the delay level of a delay.
+"""Tiers as Spark ``Column`` expressions: level and slot of a due time.
 
-The formulas of :mod:`wheel_udf.common.geometry` (``level_of``, ``slot_of``) and of the policies of
-:mod:`wheel_udf.commands.delay_levels`, in JVM expressions alone (no UDF). They give the same results as the plain int
-and numpy forms for every int64, and neither overflow nor raise under Spark's ANSI mode.
+The formulas of :mod:`wheel_udf.common.geometry` (``level_of``, ``slot_of``) in JVM expressions alone (no UDF). They
+give the same results as the plain int and numpy forms for every int64, and neither overflow nor raise under Spark's ANSI
+mode.
 
-Cost: two divisions for each level of the wheel up to the level of the entry; a comparison for each delay
-level of a list up to that of the delay, and a branch of generated code for each level of the list.
+Cost: two divisions for each level of the wheel up to the level of the entry.
 """
 
 from __future__ import annotations
 
 from pyspark.sql import Column, functions as F
 
-from wheel_udf.commands.delay_levels import NO_LEVEL, BinaryLevels, Levels, level_beyond
 from wheel_udf.common.geometry import INT64_MAX, Wheel, ticks_of
-
-# ---- levels of the wheel -------------------------------------------------------------------------
 
 
 def level_column(wheel: Wheel, deliver_at_ms: Column | int, clock_ms: Column | int) -> Column:
@@ -49,31 +45,3 @@ def _floor_div(value: Column, by: Column) -> Column:
 def _long(value: Column | int | None) -> Column:
     # Without the cast a small number is an int, and its arithmetic overflows at 2**31.
     return F.lit(value).cast("long")
-
-
-# ---- delay levels --------------------------------------------------------------------------------
-
-
-def delay_level_column(levels: Levels, delay_ms: Column) -> Column:
-    """The span of the delay level of a delay, in ms (long); null for null."""
-    none = F.lit(NO_LEVEL).cast("long")
-    if isinstance(levels, BinaryLevels):
-        tick_ms = F.lit(levels.tick_ms).cast("long")
-        # The number of binary digits is the logarithm plus one, without a float. Spark takes shifts modulo 64.
-        highest = F.length(F.bin(F.call_function("div", delay_ms, tick_ms))) - 1
-        power = tick_ms * F.call_function("shiftleft", F.lit(1).cast("long"), highest)
-        return F.when(delay_ms < tick_ms, none).when(delay_ms >= tick_ms, power)
-    chain = F.when(delay_ms <= 0, none)
-    for level_ms in levels.list_ms:
-        chain = chain.when(delay_ms <= level_ms, F.lit(level_ms).cast("long"))
-    beyond = F.lit(level_beyond(levels)).cast("long")
-    return chain.when(delay_ms.isNotNull(), beyond)
-
-
-def delay_error_column(levels: Levels, delay_ms: Column, level_ms: Column) -> Column:
-    """How much later than requested an entry fires because of its delay level, in ms (long); null for null."""
-    none = F.lit(0).cast("long")
-    if isinstance(levels, BinaryLevels):
-        return F.when(level_ms.isNotNull(), none)
-    # A delay in the lowest half of int64 has no level, and the difference would not fit.
-    return F.when(level_ms == NO_LEVEL, none).when(level_ms > NO_LEVEL, level_ms - delay_ms)

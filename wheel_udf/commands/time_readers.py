@@ -1,39 +1,69 @@
-"""Readers of instants and durations as Spark ``Column`` expressions. For the rules of all readers see
+"""Readers of instants and durations, a column of a batch at a time. For the rules of all readers see
 :mod:`wheel_udf.commands.readers`.
 
 Instants as text are ISO 8601: ``2026-02-28``, ``2026-02-28T07:30``, ``2026-02-28 07:30:00.123456789+01:00``,
 ``...Z``. An instant without a zone is UTC, whatever the time zone of the session is. Named zones are refused:
-a local time may occur twice or not at all, and only the producer knows which instant was intended.
+a local time may occur twice or not at all, and only the producer knows which instant was intended. A text is an instant
+if Spark's ``cast`` takes it and it has this grammar.
 
-Durations have the grammar of :mod:`wheel_udf.common.durations`, the same pattern as the Python reader::
-
-    words   "1.5h"                   "PT1H30M"
-    parts   ["","","1.5","","",""]   ["","","1","30","",""]   duration_parts: weeks, days, hours, minutes, seconds, ms
-    ms      5400000                  5400000                  duration_ms, in a later projection
+Durations have the grammar of :mod:`wheel_udf.common.durations`. Those of one number and one unit are read all at once,
+others one by one, each text once.
 """
 
 from __future__ import annotations
 
-import operator
-from functools import reduce
+from functools import lru_cache
 from typing import Final
 
-from pyspark.sql import Column, functions as F, types as T
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from wheel_udf.commands import readers as read
-from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Inputs
-from wheel_udf.common.durations import BLANKS, DURATION_PATTERN, LONGEST_TEXT, TOO_LONG_MS, UNITS_MS
+from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, Given
+from wheel_udf.common.durations import BLANKS, UNITS_MS, parse_duration_ms
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
 _DAY_MS: Final = 86_400_000
-_DATE: Final = "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}"
-_MINUTES: Final = "[T ][0-9]{2}:[0-9]{2}"
-_SECONDS: Final = r":[0-9]{2}(?:\.[0-9]{1,9})?"
-_ZONE: Final = " ?(?:Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
+_ZONE: Final = " ?(?:Z|UTC|(?P<sign>[+-])(?P<zone_hours>[0-9]{2})(?::?(?P<zone_minutes>[0-9]{2}))?)"
+_TIME: Final = (
+    "[T ](?P<hours>[0-9]{2}):(?P<minutes>[0-9]{2})"
+    rf"(?::(?P<seconds>[0-9]{{2}})(?:\.(?P<fraction>[0-9]{{1,9}}))?)?(?:{_ZONE})?"
+)
+_INSTANT: Final = rf"\A[{BLANKS}]*(?P<year>[+-]?[0-9]{{4,6}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:{_TIME})?[{BLANKS}]*\z"
+_MOST_ZONE_MINUTES: Final = 18 * 60
+_MONTH_DAYS: Final = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+_DAYS_BEFORE: Final = np.r_[0, np.cumsum(_MONTH_DAYS)[:-1]]
+
+# One number and one unit, as most durations are written; no more digits than fit into 64 bits with any unit.
+_PLAIN: Final = rf"\A[{BLANKS}]*(?P<number>[0-9]{{1,9}}) *(?P<unit>[a-z]+)[{BLANKS}]*\z"
+_UNITS: Final = {
+    name: unit_ms
+    for names, unit_ms in zip(
+        (
+            "w week weeks",
+            "d day days",
+            "h hr hrs hour hours",
+            "m min mins minute minutes",
+            "s sec secs second seconds",
+            "ms millis millisecond milliseconds",
+        ),
+        UNITS_MS,
+        strict=True,
+    )
+    for name in names.split()
+}
+_UNIT_NAMES: Final = pa.array(list(_UNITS))
+_UNIT_SIZES: Final = pa.array(list(_UNITS.values()), pa.int64())
+
+Int64s = npt.NDArray[np.int64]
 
 
-def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
-    """UTC epoch ms (long) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
+def instants_ms(values: pa.Array, *, round_up: bool) -> pa.Int64Array:
+    """UTC epoch ms (int64) from a timestamp, timestamp_ntz (taken as UTC), date (its midnight in UTC) or text.
 
     Null for dates that no timestamp can hold. A number is refused: only a preset knows the unit of an epoch number. A
     fraction of a ms is rounded up (due times: never early) or down (the time of an event).
@@ -41,115 +71,120 @@ def instant_ms(column: Column, kind: T.DataType, *, round_up: bool) -> Column:
     Raises:
         TypeError: Any other type.
     """
-    if isinstance(kind, T.TimestampType):
-        return _timestamp_ms(column, round_up=round_up)
-    if isinstance(kind, T.TimestampNTZType):
-        return _wall_time_ms(column, round_up=round_up)
-    if isinstance(kind, T.DateType):
-        days = F.unix_date(column).cast("long")
-        return F.when(F.abs(days) <= MAX_INSTANT_MS // _DAY_MS, days * _DAY_MS)
+    kind = values.type
+    if kinds.is_timestamp(kind):
+        return _of_micros(values.cast(pa.timestamp("us")).cast(pa.int64()), round_up=round_up)
+    if kinds.is_date32(kind):
+        days = values.cast(pa.int32()).cast(pa.int64())
+        within = pc.less_equal(pc.abs(days), MAX_INSTANT_MS // _DAY_MS)
+        return pc.multiply(pc.if_else(within, days, None), _DAY_MS)
     try:
-        return _text_instant_ms(read.text(column, kind), round_up=round_up)
+        words = read.text(values)
     except TypeError:
         raise TypeError("timestamp, timestamp_ntz, date or ISO 8601 text") from None
+    return _of_texts(words, round_up=round_up)
 
 
-def event_ms(given: Inputs) -> Column:
-    """The ``event_time`` of a row (UTC epoch ms), else that of the source, else ``_batch_ms``; null if unreadable."""
-    made_ms = F.col("_batch_ms")
-    if asked := given.get("event_time"):
-        made_ms = F.when(asked.column.isNull(), made_ms).otherwise(asked.read(instant_ms, round_up=False))
-    return of_source_or(given, SOURCE_EVENT_TIME, made_ms, round_up=False)
+def event_ms(given: Given, batch_ms: pa.Int64Array) -> pa.Int64Array:
+    """The ``event_time`` of a row (UTC epoch ms), else that of the source, else ``batch_ms``; null if unreadable."""
+    made_ms = of_source_or(given, SOURCE_EVENT_TIME, "event_time", round_up=False)
+    is_asked = pc.or_(given.is_there("event_time"), given.is_there(SOURCE_EVENT_TIME))
+    return pc.if_else(is_asked, made_ms, batch_ms)
 
 
-def of_source_or(given: Inputs, name: str, text_ms: Column, *, round_up: bool) -> Column:
-    """The instant that a source has read already (its text is then not read), else another one (UTC epoch ms)."""
-    read_already = given.get(name)
-    if read_already is None:
-        return text_ms
-    at_ms = read_already.read(instant_ms, round_up=round_up)
-    return F.when(read_already.column.isNotNull(), at_ms).otherwise(text_ms)
+def of_source_or(given: Given, source: str, name: str, *, round_up: bool) -> pa.Int64Array:
+    """The instant that a source has read already (its text does not count), else that of a column (UTC epoch ms)."""
+    at_ms = given.read(source, instants_ms, pa.int64(), round_up=round_up)
+    has_text = pc.and_(given.is_there(name), pc.invert(given.is_there(source)))
+    if given.rows and not pc.any(has_text).as_py():
+        return at_ms
+    read_ms = given.read(name, instants_ms, pa.int64(), round_up=round_up)
+    return pc.if_else(given.is_there(source), at_ms, read_ms)
 
 
-def utc_text(instant_ms: Column) -> Column:
-    """Writes an instant (UTC epoch ms) as text that :func:`instant_ms` reads, such as ``2026-01-01 10:00:00.5Z``.
-
-    A timestamp's own text would be in the zone of the session. The instant is bounded, since Spark may compute it
-    for rows that do not use it.
-    """
-    within = F.greatest(F.lit(-MAX_INSTANT_MS), F.least(F.lit(MAX_INSTANT_MS), instant_ms))
-    epoch = F.lit("1970-01-01").cast("timestamp_ntz")
-    return F.concat(F.timestamp_add("MILLISECOND", within, epoch).cast("string"), F.lit("Z"))
-
-
-def _timestamp_ms(stamp: Column, *, round_up: bool) -> Column:
-    floor = F.unix_millis(stamp)
-    if not round_up:
-        return F.greatest(floor, F.lit(-MAX_INSTANT_MS))  # floored, the first ms of all fits no timestamp
-    return floor + (F.unix_micros(stamp) % 1000 != 0).cast("long")
-
-
-def _wall_time_ms(wall: Column, *, round_up: bool) -> Column:
-    # Not through a cast to timestamp: that would read the wall time in the zone of the session.
-    seconds = F.date_part(F.lit("SECOND"), wall) * 1000
-    fields = F.ceil(seconds) if round_up else F.floor(seconds)
-    minutes = F.hour(wall) * 60 + F.minute(wall)
-    return F.unix_date(wall.cast("date")).cast("long") * _DAY_MS + minutes * 60_000 + fields.cast("long")
-
-
-def _text_instant_ms(words: Column, *, round_up: bool) -> Column:
-    plain = F.btrim(words, F.lit(BLANKS))
-    whole = F.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_SECONDS}{_ZONE}\z"), plain)
-    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_SECONDS}\z"), F.concat(plain, F.lit("Z")))
-    whole = whole.when(plain.rlike(rf"\A{_DATE}\z"), F.concat(plain, F.lit("T00:00:00Z")))
-    with_seconds = F.regexp_replace(plain, rf"\A({_DATE}{_MINUTES})", "$1:00")
-    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}{_ZONE}\z"), with_seconds)
-    whole = whole.when(plain.rlike(rf"\A{_DATE}{_MINUTES}\z"), F.concat(with_seconds, F.lit("Z")))
-    floor = F.unix_millis(whole.try_cast("timestamp"))
-    if not round_up:
-        return floor
-    # From the text and not from the timestamp: Spark reads nine digits and keeps six, and all nine count.
-    return floor + plain.rlike(r"\.[0-9]{3}0*[1-9]").cast("long")
-
-
-def duration_parts(words: Column) -> Column:
-    """First half of reading a duration: its numbers, as an array of six strings (weeks, days, hours, minutes, seconds,
-    milliseconds), most of them empty; null or of another size where the text is not a duration.
-    """
-    listed = ",".join((*(f"${unit}${unit + len(UNITS_MS)}" for unit in range(1, len(UNITS_MS))), "$6"))
-    numbers = F.split(F.regexp_replace(words, rf"\A{DURATION_PATTERN}\z", listed), ",")
-    # A text that does not match is returned unchanged, and would pass for six numbers if it had commas in it.
-    return F.when((F.length(words) <= LONGEST_TEXT) & ~F.contains(words, F.lit(",")), numbers)
-
-
-def duration_parts_of(column: Column, kind: T.DataType) -> Column:
-    """As :func:`duration_parts`, of a column of the user. Numbers too: a delay of 0 needs no unit.
+def durations_ms(values: pa.Array) -> pa.Int64Array:
+    """Durations in ms (int64), rounded up, saturated as in :mod:`wheel_udf.common.durations`, of texts and of
+    numbers: a delay of 0 needs no unit.
 
     Raises:
         TypeError: Neither a number nor text.
     """
-    return duration_parts(
-        column.cast("string") if isinstance(kind, T.NumericType) else read.text(column, kind)
-    )
+    kind = values.type
+    if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind):
+        return pc.if_else(pc.equal(values.cast(pa.float64(), safe=False), 0.0), pa.scalar(0, pa.int64()), None)
+    return _of_words(read.text(values))
 
 
-def duration_ms(words: Column, parts: Column) -> Column:
-    """Second half of reading a duration: ms (long), rounded up, saturated as in
-    :mod:`wheel_udf.common.durations`; null where the text is null or not a duration. `parts` is the result of
-    :func:`duration_parts`, in a column of an earlier projection.
-    """
-    total = reduce(
-        operator.add, (_component(F.get(parts, F.lit(i)), unit) for i, unit in enumerate(UNITS_MS))
-    )
-    sign = F.when(F.contains(words, F.lit("-")), -1).otherwise(1).cast("decimal(1,0)")
-    limit = F.lit(TOO_LONG_MS).cast("decimal(38,0)")
-    total_ms = F.greatest(-limit, F.least(limit, F.ceil(total * sign).cast("decimal(38,0)")))
-    return F.when(F.size(parts) == len(UNITS_MS), total_ms.cast("long"))
+def _of_micros(micros: pa.Int64Array, *, round_up: bool) -> pa.Int64Array:
+    instants = pc.fill_null(micros, 0).to_numpy()
+    made = instants // 1_000
+    if round_up:
+        made += instants % 1_000 != 0
+    else:
+        made = np.maximum(made, -MAX_INSTANT_MS)  # floored, the first ms of all fits no timestamp
+    return _masked(made, pc.is_null(micros))
 
 
-def _component(number: Column, unit_ms: int) -> Column:
-    """One component in ms, exact to nine places, saturated; no sum of six of them overflows its decimal."""
-    limit = F.lit(TOO_LONG_MS).cast("decimal(28,9)")
-    exact = number.try_cast("decimal(28,9)") * F.lit(unit_ms).cast("decimal(9,0)")  # null from 20 digits on
-    size = F.least(limit, F.coalesce(exact, limit)).cast("decimal(28,9)")
-    return F.when(number == "", F.lit(0).cast("decimal(28,9)")).otherwise(size)
+def _of_texts(words: pa.StringArray, *, round_up: bool) -> pa.Int64Array:
+    if words.null_count == len(words):
+        return pa.nulls(len(words), pa.int64())
+    parts = pc.extract_regex(words, _INSTANT)
+    place = {parts.type.field(at).name: at for at in range(parts.type.num_fields)}
+
+    def number(name: str, digits: int = 0) -> Int64s:
+        part = pc.utf8_ltrim(pc.fill_null(pc.struct_field(parts, place[name]), ""), "+")
+        if digits:
+            part = pc.utf8_rpad(part, digits, "0")
+        return np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).to_numpy())
+
+    year, month, day, minutes, zone_minutes = map(number, ("year", "month", "day", "minutes", "zone_minutes"))
+    hours, seconds, zone_hours = map(number, ("hours", "seconds", "zone_hours"))
+    nanos = number("fraction", 9)
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    known = np.clip(month, 1, 12) - 1
+    sound = (month >= 1) & (month <= 12) & (day >= 1) & (day <= _MONTH_DAYS[known] + (is_leap & (known == 1)))
+    sound &= (hours <= 23) & (minutes <= 59) & (seconds <= 59)
+    ahead = zone_hours * 60 + zone_minutes
+    sound &= (ahead <= _MOST_ZONE_MINUTES) & (zone_minutes <= 59)
+    is_behind = pc.fill_null(pc.equal(pc.struct_field(parts, place["sign"]), "-"), fill_value=False)
+    ahead = np.where(is_behind.to_numpy(zero_copy_only=False), -ahead, ahead)
+    before = year - 1
+    days = before * 365 + before // 4 - before // 100 + before // 400 - _DAYS_TO_1970
+    days += _DAYS_BEFORE[known] + (is_leap & (known > 1)) + day - 1
+    instants_s = ((days * 24 + hours) * 60 + minutes - ahead) * 60 + seconds
+    floor, micros = instants_s * 1_000 + nanos // 1_000_000, nanos // 1_000 % 1_000
+    # What fits into a timestamp: 64 bits of microseconds.
+    sound &= (floor < MAX_INSTANT_MS) | ((floor == MAX_INSTANT_MS) & (micros <= 807))
+    sound &= (floor > -MAX_INSTANT_MS - 1) | ((floor == -MAX_INSTANT_MS - 1) & (micros >= 192))
+    if round_up:  # all nine digits count
+        floor += nanos % 1_000_000 != 0
+    return _masked(floor, pc.or_(pc.is_null(parts), pa.array(~sound)))
+
+
+_DAYS_TO_1970: Final = 719_162
+
+
+def _of_words(words: pa.StringArray) -> pa.Int64Array:
+    if words.null_count == len(words):
+        return pa.nulls(len(words), pa.int64())
+    parts = pc.extract_regex(words, _PLAIN)
+    unit = pc.index_in(pc.struct_field(parts, 1), _UNIT_NAMES)
+    spans_ms = pc.multiply(pc.struct_field(parts, 0).cast(pa.int64()), _UNIT_SIZES.take(unit))
+    left = pc.and_(pc.is_null(spans_ms), pc.is_valid(words))
+    if not pc.any(left).as_py():
+        return spans_ms
+    others = words.filter(left).dictionary_encode()
+    read_ms = pa.array(map(_span_ms, others.dictionary.to_pylist()), pa.int64())
+    return pc.replace_with_mask(spans_ms, left, read_ms.take(others.indices))
+
+
+@lru_cache(maxsize=10_000)
+def _span_ms(words: str) -> int | None:
+    try:
+        return parse_duration_ms(words)
+    except ConfigError:
+        return None
+
+
+def _masked(instants: Int64s, missing: pa.BooleanArray) -> pa.Int64Array:
+    return pa.array(instants, mask=missing.to_numpy(zero_copy_only=False))

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wheel_udf.commands.time_readers import utc_text
+from wheel_udf.commands.columns import utc_text
 from wheel_udf.common.command_facts import MAX_ID_BYTES
 from wheel_udf.common.errors import ActError
 from wheel_udf.common.instants import instant_text_ms

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
-from wheel_udf.commands.time_readers import utc_text
+from wheel_udf.commands.columns import utc_text
 from wheel_udf.common.errors import ActError
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows

@@ -31,9 +31,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands import delay_levels as levels
+from wheel_udf.commands.columns import batch_ms
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
-from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import Clock, ProcessingClock, StoreClock

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
+from wheel_udf.commands.columns import batch_ms
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.operations import parse_events, parse_operations
-from wheel_udf.commands.readers import batch_ms
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.instants import require_ms

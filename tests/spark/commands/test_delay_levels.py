@@ -6,17 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
 from tests.delay_levels import error_of, level_of
 from wheel_udf.commands.contract import Contract
-from wheel_udf.commands.delay_levels import (
-    BinaryLevels,
-    FixedLevels,
-)
+from wheel_udf.commands.delay_levels import BinaryLevels, FixedLevels, errors_of, levels_of
 from wheel_udf.commands.parse import parse_commands
-from wheel_udf.commands.tier_columns import delay_error_column, delay_level_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,15 +40,12 @@ def delays() -> list[int]:
     return sorted(each for each in near if INT64_MIN <= each <= INT64_MAX)
 
 
-def test_the_columns_say_what_plain_int_says(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(each,) for each in [None, *delays()]], "delay_ms long")
+def test_the_levels_of_many_delays_are_what_plain_int_says() -> None:
+    some = delays()
     for levels in POLICIES:
-        level = delay_level_column(levels, F.col("delay_ms"))
-        placed = frame.select("delay_ms", level.alias("level_ms"))
-        error = delay_error_column(levels, F.col("delay_ms"), F.col("level_ms")).alias("error_ms")
-        rows = placed.select("*", error).collect()
-        assert tuple(rows[0]) == (None, None, None)
-        for delay_ms, level_ms, error_ms in rows[1:]:
+        levels_ms = levels_of(levels, np.array(some))
+        errors_ms = errors_of(levels, np.array(some), levels_ms)
+        for delay_ms, level_ms, error_ms in zip(some, levels_ms.tolist(), errors_ms.tolist(), strict=True):
             assert level_ms == level_of(levels, delay_ms), (levels, delay_ms)
             assert error_ms == error_of(levels, delay_ms, level_ms), (levels, delay_ms)
 

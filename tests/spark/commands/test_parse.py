@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
@@ -15,13 +16,13 @@ from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 from tests.spark.commands.test_kafka_presets import SCHEMA as RECORDS
 from tests.spark.generated import generated_code
 from tests.unit.common.test_durations import BAD, GOOD
+from wheel_udf.commands.columns import HEADERS
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.delay_levels import MOST_LEVELS, FixedLevels
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.parse import Contract, parse_commands
-from wheel_udf.commands.readers import HEADERS
 from wheel_udf.commands.rules import TEXTS
-from wheel_udf.commands.time_readers import duration_ms, duration_parts
+from wheel_udf.commands.time_readers import durations_ms
 from wheel_udf.common.errors import ContractError
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
@@ -498,16 +499,14 @@ def test_a_delay_counts_from_the_event_time_and_may_be_negative(spark: SparkSess
     assert [row.deliver_at_ms - NOON_MS for row in rows] == [10 * MINUTE, 10 * MINUTE, 0, -5_000, -DAY]
 
 
-def test_sparks_reader_of_durations_agrees_with_pythons(spark: SparkSession) -> None:
+def test_durations_of_a_column_are_those_of_the_grammar() -> None:
     hostile = [mark * 100_000 for mark in ("9", "1 ", "1 w", "P1D", " ", "-1 s ")] + [
         "1 w" + " " * 100_000 + "x"
     ]
     texts = [text for text, _ in GOOD] + BAD + hostile
-    frame = spark.createDataFrame([(text,) for text in texts], "words string")
-    frame = frame.select("words", duration_parts(F.col("words")).alias("parts"))
-    rows = frame.select("words", duration_ms(F.col("words"), F.col("parts")).alias("ms")).collect()
+    found = durations_ms(pa.array(texts)).to_pylist()
 
-    assert {row.words: row.ms for row in rows} == dict(GOOD) | dict.fromkeys([*BAD, *hostile])
+    assert dict(zip(texts, found, strict=True)) == dict(GOOD) | dict.fromkeys([*BAD, *hostile])
 
 
 @pytest.mark.parametrize(

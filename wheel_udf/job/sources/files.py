@@ -17,10 +17,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from wheel_udf.commands.columns import LONG_JSON
 from wheel_udf.commands.inputs import meant
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.parse import require_due_column
-from wheel_udf.commands.readers import LONG_JSON
 from wheel_udf.commands.rules import MISREAD
 from wheel_udf.common.errors import ConfigError, ContractError
 from wheel_udf.common.paths import as_pattern

@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.commands.columns import utc_text
 from wheel_udf.commands.contract import EVENT_COLUMNS, OPERATION_COLUMNS
 from wheel_udf.commands.json_objects import exact_texts, with_json_object
-from wheel_udf.commands.operations import RECORD
+from wheel_udf.commands.operation_reader import RECORD
 from wheel_udf.commands.rules import MISREAD
-from wheel_udf.commands.time_readers import utc_text
 from wheel_udf.common.errors import ConfigError, ConfigErrors, WheelError
 from wheel_udf.job.models.purgatory import EventsConfig, OperationsConfig, StreamConfig
 from wheel_udf.job.models.source import DeltaSourceConfig, KafkaSourceConfig
