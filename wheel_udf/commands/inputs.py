@@ -76,7 +76,7 @@ class Given:
     def is_there(self, name: str) -> pa.BooleanArray:
         """Which rows have a value in a column."""
         values = self._columns.get(name)
-        return pa.repeat(False, self.rows) if values is None else pc.is_valid(values)
+        return pa.repeat(pa.scalar(value=False), self.rows) if values is None else pc.is_valid(values)
 
     def shown(self, name: str) -> Shown:
         """The values of a column as texts."""

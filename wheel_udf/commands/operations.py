@@ -1,8 +1,8 @@
 """Reads operations and events of the purgatory: frames of user columns in, rows for the purgatory's step out.
 
 Works as :mod:`wheel_udf.commands.parse`: columns are found by name in any case, read and checked
-(:mod:`wheel_udf.commands.operation_reader`), and a row that breaks a rule does not raise: it gets a ``reject``. The rules:
-:mod:`wheel_udf.commands.operation_rules`.
+(:mod:`wheel_udf.commands.operation_reader`), and a row that breaks a rule does not raise: it gets a ``reject``. The
+rules: :mod:`wheel_udf.commands.operation_rules`.
 
 ==================  ================================================================================================
 operations          accepted types, and meaning

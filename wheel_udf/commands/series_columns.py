@@ -7,8 +7,8 @@
                                                                       last_ms    the instant before the first occurrence
     spread, schedule_id                                          -->  spread_ms  how much later each is released
 
-What a rule means, and whether it is one, the wheel finds out (:mod:`wheel_udf.policies.series`). Here stand the checks of
-the other columns.
+What a rule means, and whether it is one, the wheel finds out (:mod:`wheel_udf.policies.series`). Here stand the
+checks of the other columns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tiers as Spark ``Column`` expressions: level and slot of a due time.
 
 The formulas of :mod:`wheel_udf.common.geometry` (``level_of``, ``slot_of``) in JVM expressions alone (no UDF). They
-give the same results as the plain int and numpy forms for every int64, and neither overflow nor raise under Spark's ANSI
-mode.
+give the same results as the plain int and numpy forms for every int64, and neither overflow nor raise under Spark's
+ANSI mode.
 
 Cost: two divisions for each level of the wheel up to the level of the entry.
 """

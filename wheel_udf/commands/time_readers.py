@@ -33,7 +33,11 @@ _TIME: Final = (
     "[T ](?P<hours>[0-9]{2}):(?P<minutes>[0-9]{2})"
     rf"(?::(?P<seconds>[0-9]{{2}})(?:\.(?P<fraction>[0-9]{{1,9}}))?)?(?:{_ZONE})?"
 )
-_INSTANT: Final = rf"\A[{BLANKS}]*(?P<year>[+-]?[0-9]{{4,6}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}})(?:{_TIME})?[{BLANKS}]*\z"
+_DATE: Final = "(?P<year>[+-]?[0-9]{4,6})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+_INSTANT: Final = rf"\A[{BLANKS}]*{_DATE}(?:{_TIME})?[{BLANKS}]*\z"
+_DAYS_TO_1970: Final = 719_162
+_LAST_US, _FIRST_US = (2**63 - 1) % 1_000, -(2**63) % 1_000
+"""Of the last and the first microsecond of a timestamp what is beyond its ms."""
 _MOST_ZONE_MINUTES: Final = 18 * 60
 _MONTH_DAYS: Final = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _DAYS_BEFORE: Final = np.r_[0, np.cumsum(_MONTH_DAYS)[:-1]]
@@ -111,7 +115,9 @@ def durations_ms(values: pa.Array) -> pa.Int64Array:
     """
     kind = values.type
     if kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind):
-        return pc.if_else(pc.equal(values.cast(pa.float64(), safe=False), 0.0), pa.scalar(0, pa.int64()), None)
+        return pc.if_else(
+            pc.equal(values.cast(pa.float64(), safe=False), 0.0), pa.scalar(0, pa.int64()), None
+        )
     return _of_words(read.text(values))
 
 
@@ -154,14 +160,11 @@ def _of_texts(words: pa.StringArray, *, round_up: bool) -> pa.Int64Array:
     instants_s = ((days * 24 + hours) * 60 + minutes - ahead) * 60 + seconds
     floor, micros = instants_s * 1_000 + nanos // 1_000_000, nanos // 1_000 % 1_000
     # What fits into a timestamp: 64 bits of microseconds.
-    sound &= (floor < MAX_INSTANT_MS) | ((floor == MAX_INSTANT_MS) & (micros <= 807))
-    sound &= (floor > -MAX_INSTANT_MS - 1) | ((floor == -MAX_INSTANT_MS - 1) & (micros >= 192))
+    sound &= (floor < MAX_INSTANT_MS) | ((floor == MAX_INSTANT_MS) & (micros <= _LAST_US))
+    sound &= (floor >= -MAX_INSTANT_MS) | ((floor == -MAX_INSTANT_MS - 1) & (micros >= _FIRST_US))
     if round_up:  # all nine digits count
         floor += nanos % 1_000_000 != 0
     return _masked(floor, pc.or_(pc.is_null(parts), pa.array(~sound)))
-
-
-_DAYS_TO_1970: Final = 719_162
 
 
 def _of_words(words: pa.StringArray) -> pa.Int64Array:

@@ -45,19 +45,21 @@ def text_of(value: pa.Scalar) -> str | None:
     """A value as text, valid UTF-8; None for null."""
     if not value.is_valid:
         return None
-    if _is_octets(value.type):
-        return (octets_of(value) or b"").decode(errors="replace")
-    if kinds.is_timestamp(value.type):
-        return utc_text(value.value, "" if value.type.tz is None else "Z")
-    if kinds.is_date32(value.type):
-        return _date_text(value.value)
-    if kinds.is_floating(value.type):
-        return _float_text(value)
-    if kinds.is_boolean(value.type):
-        return str(value.as_py()).lower()
-    if kinds.is_nested(value.type):
-        return json_of(value)
-    return str(value.as_py())
+    kind = value.type
+    if _is_octets(kind):
+        words = (octets_of(value) or b"").decode(errors="replace")
+    elif kinds.is_timestamp(kind):
+        words = utc_text(value.value, "" if kind.tz is None else "Z")
+    elif kinds.is_date32(kind):
+        words = _date_text(value.value)
+    elif kinds.is_floating(kind):
+        words = _float_text(value)
+    elif kinds.is_nested(kind):
+        words = json_of(value)
+    else:
+        words = str(value.as_py())
+        words = words.lower() if kinds.is_boolean(kind) else words
+    return words
 
 
 def utc_text(instant_us: int, zone: str = "Z") -> str:
