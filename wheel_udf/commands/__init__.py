@@ -11,7 +11,7 @@ read and checked as Arrow arrays in Spark's Python workers.
     Delta changes -> change_feed ----+--> parse ---------> command rows --> wheel
     any frame -----------------------+      |
                                             arrow_stage (mapInArrow) - command_reader - inputs (find columns)
-                                            |                          operation_reader  readers, time_readers (one by one)
+                                            |                          operation_reader  readers, time_readers (fields)
     operations, events ---------------> operations -----> operation rows --> purgatory   values, records (rejects)
                                                        operation_rules
 
