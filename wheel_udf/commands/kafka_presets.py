@@ -59,6 +59,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 from wheel_udf.commands.arrow_stage import through_arrow
 from wheel_udf.commands.contract import PRESETS
 from wheel_udf.commands.header_names import NO_NAMES, HeaderNames
+from wheel_udf.commands.in_turn import Reader
 from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
 from wheel_udf.commands.record_reader import RECORD, NativeReader, SchedulerReader
@@ -90,7 +91,7 @@ def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAME
     """
     if preset == "json":
         return _json(records)
-    readers = {"native": NativeReader(names), "scheduler": SchedulerReader()}
+    readers: dict[str, Reader] = {"native": NativeReader(names), "scheduler": SchedulerReader()}
     if preset not in readers:
         raise ConfigError(
             "not a preset of Kafka records", field="preset", value=preset, rule=f"one of {', '.join(PRESETS)}"
