@@ -29,34 +29,38 @@ class RecordHeaders:
 
     Args:
         headers: Lists of structs with a key and a value, as in Kafka's connector; any of them may be null.
+        names: Of the headers that are looked up.
         last: Which of repeated headers counts: the last one, as with Kafka's ``lastHeader``, or the first.
 
     Raises:
         UnfitTypeError: They are of another type.
     """
 
-    def __init__(self, headers: pa.ListArray, *, last: bool = True) -> None:
+    def __init__(self, headers: pa.ListArray, names: Collection[str], *, last: bool = True) -> None:
         kind = headers.type
         if not _are_headers(kind):
             raise UnfitTypeError("headers", "array<struct<key, value>>, of strings or binaries")
         self._kind: Final = kind
         self._last: Final = last
         self._records: Final = len(headers)
+        self._nothing: Final = pa.nulls(len(headers), pa.binary())
         self._pairs: Final = pc.list_flatten(headers)
         self._rows: Final = pc.list_parent_indices(headers).to_numpy()
-        names, self._values = (
+        keys, self._values = (
             pc.struct_field(self._pairs, kind.value_type.get_field_index(part)).cast(pa.binary())
             for part in ("key", "value")
         )
-        encoded = names.dictionary_encode()
+        encoded = keys.dictionary_encode()
         self._names: Final = encoded.dictionary
         self._codes: Final = pc.fill_null(encoded.indices, -1).to_numpy()
+        codes = pc.index_in(_octets(names), value_set=self._names).to_pylist()
+        self._code_of: Final = dict(zip(names, codes, strict=True))
 
     def value(self, name: str) -> pa.BinaryArray:
         """The value of a header; null where it is missing."""
         places = self._places(name)
         if places is None:
-            return pa.nulls(self._records, pa.binary())
+            return self._nothing
         return self._values.take(pa.array(places, mask=places < 0))
 
     def are_there(self, name: str) -> pa.BooleanArray | None:
@@ -80,7 +84,7 @@ class RecordHeaders:
 
     def _places(self, name: str) -> npt.NDArray[np.int64] | None:
         """Where each record has the header that counts, among all headers of the batch; -1 for nowhere."""
-        code = pc.index_in(_octets([name]), value_set=self._names)[0].as_py()
+        code = self._code_of[name]
         if code is None:
             return None
         found = np.flatnonzero(self._codes == code)
