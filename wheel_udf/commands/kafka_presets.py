@@ -37,6 +37,10 @@ depends on the id alone ensures this. Offsets of two partitions have no common o
 higher offset wins. A compacted topic loses records that a later record of their key replaced; gaps are harmless,
 because versions are compared, not counted.
 
+``native`` and ``scheduler`` are read in Spark's Python workers (:mod:`wheel_udf.commands.record_reader`), in one turn
+with the check of the commands if nothing is done to their frame in between
+(:func:`~wheel_udf.commands.arrow_stage.through_arrow`); ``json`` is read by Spark's expressions.
+
 No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule of its column
 rejects it. The column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
 no other column holds unchanged.
@@ -88,6 +92,7 @@ def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAME
 
     Raises:
         ConfigError: The preset is unknown.
+        ContractError: With ``native`` and ``scheduler``: a column has not the connector's type.
     """
     if preset == "json":
         return _json(records)
