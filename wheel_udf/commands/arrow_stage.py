@@ -11,14 +11,16 @@ anything runs, and the types of the output are those that it gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F, types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 
 from wheel_udf.commands.columns import batch_ms
+from wheel_udf.commands.in_turn import BATCH_MS, InTurn, Reader
 from wheel_udf.commands.inputs import UnfitTypeError
 from wheel_udf.commands.values import VERBATIM
 from wheel_udf.common.errors import ContractError
@@ -30,18 +32,38 @@ _LEAVES = (
 )  # fmt: skip
 
 
-class Reader(Protocol):
-    """What reads batches, and can be sent to a worker."""
+@dataclass(frozen=True)
+class _Stage:
+    """A frame that can go to Python, and what reads it there.
 
-    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Reads the columns of a frame by their places, and at last the time of the batch (int64, UTC epoch ms)."""
+    Args:
+        carried: The frame: its columns by their places, in types that Arrow has, and the time of the batch.
+        kinds: The Arrow types of its columns.
+        reader: The reader.
+    """
 
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
+    carried: DataFrame
+    kinds: tuple[pa.DataType, ...]
+    reader: Reader
+
+    def made(self) -> DataFrame:
+        """What the reader makes of the frame.
+
+        Raises:
+            UnfitTypeError: A column has a type that no valid value can have.
+        """
+        nothing = [pa.array([], kind) for kind in (*self.kinds, pa.int64())]
+        names = [*(f"in{at}" for at in range(len(self.kinds))), BATCH_MS]
+        made = self.reader.read(pa.RecordBatch.from_arrays(nothing, names=names))
+        return self.carried.mapInArrow(self.reader.read_all, from_arrow_schema(made.schema))
+
+
+_STAGES: Final[WeakKeyDictionary[DataFrame, _Stage]] = WeakKeyDictionary()
+"""How each frame that came out of a reader was made. A frame that somebody derived from it is another object."""
 
 
 def through_arrow(frame: DataFrame, reader: Reader, what: str) -> DataFrame:
-    """Passes a frame through a reader.
+    """Passes a frame through a reader. A frame that came out of a reader goes to Python once, through both in turn.
 
     Args:
         frame: Of a batch or a stream.
@@ -51,20 +73,12 @@ def through_arrow(frame: DataFrame, reader: Reader, what: str) -> DataFrame:
     Raises:
         ContractError: A column has a type that no valid value can have.
     """
-    fields = frame.schema.fields
-    named = frame.toDF(*(f"in{at}" for at in range(len(fields))))
-    carried = named.select(
-        *(_carried(F.col(f"in{at}"), each.dataType).alias(f"in{at}") for at, each in enumerate(fields)),
-        batch_ms().alias("batch_ms"),
-    )
-    nothing = [pa.array([], _arrow_type(each.dataType)) for each in fields]
-    names = [f"in{at}" for at in range(len(nothing))]
+    before = _STAGES.get(frame)
+    stage = _stage(frame, reader) if before is None else replace(before, reader=InTurn(before.reader, reader))
     try:
-        made = reader.read(
-            pa.RecordBatch.from_arrays([*nothing, pa.array([], pa.int64())], names=[*names, "batch_ms"])
-        )
+        made = stage.made()
     except UnfitTypeError as fault:
-        kind = next(each.dataType for each in fields if each.name.lower() == fault.name)
+        kind = next(each.dataType for each in frame.schema.fields if each.name.lower() == fault.name)
         raise ContractError(
             f"a column of the {what} has a type that no valid value can have",
             field=fault.name,
@@ -72,7 +86,18 @@ def through_arrow(frame: DataFrame, reader: Reader, what: str) -> DataFrame:
             rule=fault.rule,
             hint="cast the column, or drop it",
         ) from None
-    return carried.mapInArrow(reader.read_all, from_arrow_schema(made.schema))
+    _STAGES[made] = stage
+    return made
+
+
+def _stage(frame: DataFrame, reader: Reader) -> _Stage:
+    fields = frame.schema.fields
+    named = frame.toDF(*(f"in{at}" for at in range(len(fields))))
+    carried = named.select(
+        *(_carried(F.col(f"in{at}"), each.dataType).alias(f"in{at}") for at, each in enumerate(fields)),
+        batch_ms().alias(BATCH_MS),
+    )
+    return _Stage(carried, tuple(_arrow_type(each.dataType) for each in fields), reader)
 
 
 def _carried(column: Column, kind: T.DataType) -> Column:

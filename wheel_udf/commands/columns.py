@@ -8,7 +8,6 @@ from typing import Final
 from pyspark.sql import Column, functions as F
 
 from wheel_udf.commands.generated_code import of_batch
-from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
@@ -32,11 +31,6 @@ def utc_text(instant_ms: Column) -> Column:
     within = F.greatest(F.lit(-MAX_INSTANT_MS), F.least(F.lit(MAX_INSTANT_MS), instant_ms))
     epoch = F.lit("1970-01-01").cast("timestamp_ntz")
     return F.concat(F.timestamp_add("MILLISECOND", within, epoch).cast("string"), F.lit("Z"))
-
-
-def whole_number(words: Column) -> Column:
-    """A long from text; null for other text, and for numbers beyond 64 bits."""
-    return F.when(words.rlike(rf"\A[{BLANKS}]*[+-]?[0-9]+[{BLANKS}]*\z"), words.try_cast("long"))
 
 
 def readable(octets: Column) -> Column:

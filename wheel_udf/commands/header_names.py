@@ -62,6 +62,13 @@ class HeaderNames:
     levels_ms: tuple[int, ...] = ROCKETMQ_LEVELS_MS
 
     @property
+    def headers(self) -> tuple[str, ...]:
+        """All headers that are named."""
+        parts = (self.id_from, self.destination_from, self.seq_from, self.key_from)
+        named = (*self.times, *map(header_of, parts))
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
     def times(self) -> tuple[str, ...]:
         """The headers of due time and delay."""
         named = (header_of(each) for each in (self.due_from, self.delay_from))

@@ -37,6 +37,10 @@ depends on the id alone ensures this. Offsets of two partitions have no common o
 higher offset wins. A compacted topic loses records that a later record of their key replaced; gaps are harmless,
 because versions are compared, not counted.
 
+``native`` and ``scheduler`` are read in Spark's Python workers (:mod:`wheel_udf.commands.record_reader`), in one turn
+with the check of the commands if nothing is done to their frame in between
+(:func:`~wheel_udf.commands.arrow_stage.through_arrow`); ``json`` is read by Spark's expressions.
+
 No data raises an error, and no row is lost: an unreadable value is passed on unchanged, and the rule of its column
 rejects it. The column ``kafka`` keeps the record for ``record`` of a reject: coordinates, timestamp, and the parts that
 no other column holds unchanged.
@@ -52,34 +56,20 @@ by default (``message.timestamp.after.max.ms``).
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.commands.columns import utc_text, whole_number
+from wheel_udf.commands.arrow_stage import through_arrow
 from wheel_udf.commands.contract import PRESETS
-from wheel_udf.commands.generated_code import evaluate_once
-from wheel_udf.commands.header_names import CONSTANT, KEY, NO_NAMES, OFFSET, HeaderNames, header_of
-from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ
+from wheel_udf.commands.header_names import NO_NAMES, HeaderNames
+from wheel_udf.commands.in_turn import Reader
+from wheel_udf.commands.inputs import SOURCE_EVENT_TIME, SOURCE_SEQ
 from wheel_udf.commands.json_objects import COMMAND_FIELDS, with_json_object
+from wheel_udf.commands.record_reader import RECORD, NativeReader, SchedulerReader
 from wheel_udf.commands.rules import UNREADABLE
-from wheel_udf.common.command_facts import COMMAND_HEADERS, OUR_PREFIX, RETRY_FIELDS, SERIES_FIELDS
-from wheel_udf.common.durations import BLANKS
+from wheel_udf.common.command_facts import OUR_PREFIX
 from wheel_udf.common.errors import ConfigError
-
-_SCHEDULERS: Final = "scheduler-"
-_EPOCH, _TARGET, _TARGET_KEY = (f"{_SCHEDULERS}{name}" for name in ("epoch", "target-topic", "target-key"))
-# 0 to 9 digits, or 11 to 15; below zero any number.
-_EPOCH_MS: Final = rf"\A[{BLANKS}]*(?:-[0-9]+|\+?0*+(?:[0-9]{{0,9}}|[0-9]{{11,15}}))[{BLANKS}]*\z"
-_LAST_EPOCH_S: Final = 10**12 - 1
-_OF_RETRY: Final = tuple(name for name in RETRY_FIELDS if name != "attempt")
-_OF_SERIES: Final = tuple(name for name in SERIES_FIELDS if name not in ("spread", "repeat"))
-_RARE: Final = {COMMAND_HEADERS["repeat"]: _OF_SERIES, COMMAND_HEADERS["attempt"]: _OF_RETRY}
-"""Columns that are read only beside a header, because few records have them."""
 
 _BETWEEN: Final = "\n"
 """Separates names of headers where they are one text."""
@@ -102,218 +92,46 @@ def kafka_commands(records: DataFrame, preset: str, names: HeaderNames = NO_NAME
 
     Raises:
         ConfigError: The preset is unknown.
+        ContractError: With ``native`` and ``scheduler``: a column has not the connector's type.
     """
-    if preset == "native":
-        return _native(records, names)
-    readers = {"json": _json, "scheduler": _scheduler}
+    if preset == "json":
+        return _json(records)
+    readers: dict[str, Reader] = {"native": NativeReader(names), "scheduler": SchedulerReader()}
     if preset not in readers:
         raise ConfigError(
             "not a preset of Kafka records", field="preset", value=preset, rule=f"one of {', '.join(PRESETS)}"
         )
-    return readers[preset](records)
-
-
-def _native(records: DataFrame, names: HeaderNames) -> DataFrame:
-    frame = _with_headers(records, OUR_PREFIX, times=names.times)
-    beside = [
-        _values_of(first, [COMMAND_HEADERS[each] for each in others]).alias(f"_beside_{first}")
-        for first, others in _RARE.items()
-    ]
-    frame = frame.select("*", *beside)
-    named = {column: _header(name) for column, name in COMMAND_HEADERS.items()}
-    for first, others in _RARE.items():
-        named |= {column: F.get(F.col(f"_beside_{first}"), F.lit(at)) for at, column in enumerate(others)}
-    named |= {column: F.coalesce(named[column], other) for column, other in _named_columns(names).items()}
-    given = frame.select("*", *(value.alias(f"_{column}") for column, value in named.items()))
-    at, made = (F.col(name).cast("string") for name in ("_deliver_at", "_event_time"))
-    instants = {name: F.col(f"_{name}").cast("string") for name in ("starts_at", "until")}
-    own_key = _part(names.key_from)
-    columns = {column: F.col(f"_{column}") for column in named} | {
-        **{
-            name: F.when(_epoch(text).isNotNull(), utc_text(F.unix_millis(_epoch(text)))).otherwise(text)
-            for name, text in instants.items()
-        },
-        "deliver_at": at,
-        "event_time": made,
-        SOURCE_DELIVER_AT: _epoch(at),
-        SOURCE_EVENT_TIME: F.when(made.isNull(), F.col("timestamp")).otherwise(_epoch(made)),
-        "key": F.col("key") if own_key is None else F.coalesce(own_key, F.col("key")),
-        "value": F.col("value"),
-        "headers": _others(),
-    }
-    return given.select(*_named(columns), *_source(*([] if own_key is None else ["key"]), "headers"))
-
-
-def _scheduler(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, _SCHEDULERS, OUR_PREFIX, last=False)
-    given = frame.select(
-        "*",
-        _header(_EPOCH).cast("string").alias("_epoch"),
-        _header(_TARGET).alias("_target"),
-        _header(_TARGET_KEY).alias("_target_key"),
-    )
-    epoch_s = whole_number(F.col("_epoch"))
-    columns = {
-        "schedule_id": F.col("key"),
-        "op": F.when(F.col("value").isNull(), F.lit("CANCEL")),
-        # A text that is not a number of seconds must not be read as another instant: with the header's name
-        # in front it is none.
-        "deliver_at": F.when(
-            epoch_s.between(-_LAST_EPOCH_S, _LAST_EPOCH_S),
-            utc_text(F.try_multiply(epoch_s, F.lit(1000))),
-        ).otherwise(F.concat(F.lit(f"{_EPOCH} "), F.col("_epoch"), F.lit(", not whole seconds"))),
-        "event_time": F.col("timestamp"),
-        "destination": F.col("_target"),
-        "key": F.col("_target_key"),
-        "value": F.col("value"),
-        "headers": _others(),
-    }
-    return given.select(*_named(columns), *_source("headers"))
+    return through_arrow(records.select(*RECORD), readers[preset], "records")
 
 
 def _json(records: DataFrame) -> DataFrame:
-    frame = _with_headers(records, OUR_PREFIX)
+    frame = records.select("*", _others().alias("_passed_on"))
     frame = with_json_object(frame, F.col("value"))
     fields = {name: F.col(f"_object.{name}") for name in COMMAND_FIELDS}
-    own = F.filter(fields["headers"], lambda each: ~F.startswith(each.getField("key"), F.lit(OUR_PREFIX)))
+    own = F.filter(fields["headers"], lambda each: ~_is_ours(each))
     columns = fields | {
         SOURCE_EVENT_TIME: F.when(fields["event_time"].isNull(), F.col("timestamp")),
         "key": F.coalesce(fields["key"].cast("binary"), F.col("key")),
         # An unreadable record goes to the rejects with its own key, value and headers.
         "value": F.when(F.col("_object").isNull(), F.col("value")).otherwise(fields["value"].cast("binary")),
-        "headers": F.coalesce(own, _others()),
+        "headers": F.coalesce(own, F.when(F.size("_passed_on") > 0, F.col("_passed_on"))),
         UNREADABLE: F.col(UNREADABLE),
+        "source_coordinates": F.concat_ws("/", "topic", "partition", "offset"),
+        SOURCE_SEQ: F.col("offset"),
+        "kafka": F.struct("topic", "partition", "offset", "timestamp", "key", "value", "headers"),
     }
-    return frame.select(*_named(columns), *_source("key", "value", "headers"))
-
-
-# --- headers of other systems ---------------------------------------------------------------------
-
-
-def _named_columns(names: HeaderNames) -> dict[str, Column]:
-    """The columns that other headers, or other parts of the record, hold."""
-    columns = {
-        "schedule_id": _part(names.id_from),
-        "deliver_at": _time(header_of(names.due_from), _none_if_blank),
-        "delay": _time(header_of(names.delay_from), lambda text: _with_unit(text, names)),
-        "destination": _part(names.destination_from),
-        "seq": _part(names.seq_from),
-    }
-    return {name: column for name, column in columns.items() if column is not None}
-
-
-def _time(name: str | None, read_text: Callable[[Column], Column]) -> Column | None:
-    """The text of a header of a time through a reader, as bytes."""
-    if name is None:
-        return None
-    # By a lambda: the readers name the text several times, and compiled they would make the method too big
-    # (wheel_udf.commands.generated_code).
-    read_value = evaluate_once(_header(name).cast("string"), read_text)
-    return F.when(_place(name) > 0, read_value).cast("binary")
-
-
-def _part(setting: str | None) -> Column | None:
-    """The part of the record that a setting names, as bytes."""
-    if setting == KEY:
-        return F.col("key")
-    if setting == OFFSET:
-        return F.concat_ws("/", "topic", "partition", "offset").cast("binary")
-    if setting == CONSTANT:
-        return F.lit("0").cast("binary")
-    name = header_of(setting)
-    return None if name is None else _header(name)
-
-
-def _none_if_blank(text: Column) -> Column:
-    return F.when(~text.rlike(rf"\A[{BLANKS}]*(?i:null)?[{BLANKS}]*\z"), text)
-
-
-def _with_unit(text: Column, names: HeaderNames) -> Column:
-    """A delay whose number has a unit."""
-    if names.delay_unit is None:
-        return _none_if_blank(text)
-    plain = F.btrim(text, F.lit(BLANKS))
-    if names.delay_unit == "level":
-        spans = ",".join(f"{level}:{span} ms" for level, span in enumerate((0, *names.levels_ms)))
-        known = F.try_element_at(F.str_to_map(F.lit(spans), F.lit(","), F.lit(":")), plain)
-        number = F.coalesce(known, F.concat(F.lit("level "), plain))
-    else:
-        number = F.concat(plain, F.lit(f" {names.delay_unit}"))
-    return F.when(plain.rlike(r"\A[+-]?[0-9.]+\z"), number).otherwise(_none_if_blank(text))
-
-
-# --- parts of a record ----------------------------------------------------------------------------
-
-
-def _with_headers(
-    records: DataFrame, *prefixes: str, last: bool = True, times: Sequence[str] = ()
-) -> DataFrame:
-    """Adds the names and values of the headers (the one that counts comes first), and the headers to pass on.
-
-    Headers whose names begin with a prefix are not passed on, nor are `times`; `last`: whether the last one of repeated
-    headers counts.
-    """
-    headers = F.reverse("headers") if last else F.col("headers")
-    frame = records.select(
-        "*", headers.getField("key").alias("_names"), headers.getField("value").alias("_values")
-    )
-
-    def is_passed_on(each: Column) -> Column:
-        name = each.getField("key")
-        is_read = reduce(operator.or_, (F.startswith(name, F.lit(prefix)) for prefix in prefixes))
-        return ~(is_read | name.isin(*times) if times else is_read)
-
-    # Spark interprets a lambda, and most records have no other headers. So one pattern looks through all names first;
-    # a name with the separator in it, which none should have, only makes it look closer.
-    read_names = "|".join(
-        (*map(re.escape, prefixes), *(rf"{re.escape(name)}(?:{_BETWEEN}|\z)" for name in times))
-    )
-    has_others = F.array_join("_names", _BETWEEN).rlike(rf"(?:\A|{_BETWEEN})(?!{read_names})")
-    passed_on = F.filter("headers", is_passed_on)
-    return frame.select("*", F.when((F.size("_names") > 0) & has_others, passed_on).alias("_passed_on"))
-
-
-def _values_of(first: str, names: Sequence[str]) -> Column:
-    """The values of headers that only records with the header `first` have, as one array; null for other records."""
-    # By a lambda, which Spark interprets: few records have them, and in each batch Spark plans each look-up that stands
-    # by itself, and generates code for it in each task.
-    values = F.transform(
-        F.array(*map(F.lit, names)), lambda name: F.get("_values", _place(name).cast("int") - 1)
-    )
-    return F.when(_place(first) > 0, values)
-
-
-def _header(name: str) -> Column:
-    """The value of a header, as bytes; null where it is missing."""
-    # Two compiled lookups and no lambda, which Spark would interpret: there are eight of them for each record.
-    return F.get(F.col("_values"), _place(name).cast("int") - 1)
-
-
-def _place(name: str | Column) -> Column:
-    """The place of a header, from 1; 0 where it is missing."""
-    return F.array_position("_names", name)
+    return frame.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def _others() -> Column:
-    """The headers to pass on; null for none, as in the connector."""
-    return F.when(F.size("_passed_on") > 0, F.col("_passed_on"))
+    """The headers to pass on; null or empty for none."""
+    # Spark interprets a lambda, and most records have no other headers. So one pattern looks through all names first;
+    # a name with the separator in it, which none should have, only makes it look closer.
+    names = F.col("headers").getField("key")
+    has_others = F.array_join(names, _BETWEEN).rlike(rf"(?:\A|{_BETWEEN})(?!{OUR_PREFIX})")
+    passed_on = F.filter("headers", lambda each: ~_is_ours(each))
+    return F.when((F.size("headers") > 0) & has_others, passed_on)
 
 
-def _epoch(words: Column) -> Column:
-    """The instant of a whole number (UTC epoch ms); null for other text, another unit, or beyond any timestamp."""
-    # By its digits: Spark would compute the number again for each comparison with a bound. What overflows is null.
-    number = F.when(words.rlike(_EPOCH_MS), words.try_cast("long"))
-    return F.timestamp_micros(F.try_multiply(number, F.lit(1000)))
-
-
-def _named(columns: dict[str, Column]) -> list[Column]:
-    return [column.alias(name) for name, column in columns.items()]
-
-
-def _source(*parts: str) -> list[Column]:
-    """The origin of the row, and the parts of the record that the other columns do not hold."""
-    return [
-        F.concat_ws("/", "topic", "partition", "offset").alias("source_coordinates"),
-        F.col("offset").alias(SOURCE_SEQ),
-        F.struct("topic", "partition", "offset", "timestamp", *parts).alias("kafka"),
-    ]
+def _is_ours(header: Column) -> Column:
+    return F.startswith(header.getField("key"), F.lit(OUR_PREFIX))

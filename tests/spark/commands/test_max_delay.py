@@ -16,7 +16,7 @@ from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.commands.operations import parse_operations
 from wheel_udf.commands.parse import parse_commands
 from wheel_udf.control.clocks import EventClock, ProcessingClock, SimulatedClock
-from wheel_udf.job.sources.topics import delayed_to_level
+from wheel_udf.job.sources.topics import with_default_delay
 from wheel_udf.stream.sharded_query import clocked
 
 if TYPE_CHECKING:
@@ -73,11 +73,10 @@ def scheduler(spark: SparkSession) -> DataFrame:
 
 
 def topics_of_levels(spark: SparkSession) -> DataFrame:
-    commands = frame(
-        spark, f"offset AS schedule_id, cast(null AS timestamp) AS deliver_at, {NOON} AS event_time"
-    )
-    within, beyond = (delayed_to_level(commands.where(f"offset = {n}"), DAY_MS + n - 1) for n in (1, 2))
-    return within.unionByName(beyond)
+    headers = f"array({HEADER.format('wheel-id', 'cast(offset AS string)')}) AS headers"
+    record = RECORD.replace("'orders'", "'in-' || offset")
+    commands = kafka_commands(frame(spark, f"X'00' AS key, X'00' AS value, {headers}, {record}"), "native")
+    return with_default_delay(commands, None, {"in-1": DAY_MS, "in-2": DAY_MS + 1})
 
 
 def changes(spark: SparkSession) -> DataFrame:

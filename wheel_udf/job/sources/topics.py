@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from wheel_udf.commands.arrow_stage import through_arrow
+from wheel_udf.commands.delay_reader import DelayReader
 from wheel_udf.commands.header_names import NO_NAMES, HeaderNames
 from wheel_udf.commands.kafka_presets import kafka_commands
 from wheel_udf.common.errors import ConfigError, ConfigErrors
@@ -16,6 +18,9 @@ from wheel_udf.job import kafka_options
 from wheel_udf.job.models.levels import LevelsConfig
 from wheel_udf.job.models.source import KafkaSourceConfig
 from wheel_udf.kafka import admin as kafka_admin
+
+NO_LEVELS: Final[Mapping[str, int]] = MappingProxyType({})
+"""No topic has a delay of its own."""
 
 _LAST_OFFSET = 2**63 - 1
 
@@ -43,17 +48,12 @@ def read_topics(
     _require_topics(source, "source", [*levels.topics])
     given = kafka_options.reader_options(source.options, source.topics)
     own = kafka_options.for_topics(given, source.topic_names)
-    commands = with_default_delay(
-        kafka_commands(_records(spark, source, own), preset, names), default_delay_ms
-    )
-    frame = (
-        commands if "delay" in commands.columns else commands.withColumn("delay", F.lit(None).cast("string"))
-    )
+    # Records, not commands, are put together: so all are read in one turn through Python.
+    records = _records(spark, source, own)
     for topic, level_ms in sorted(levels.topics.items()):
         options = kafka_options.for_level_topic(given, topic, paused=level_ms in levels.paused)
-        records = _records(spark, source, options)
-        frame = frame.unionByName(delayed_to_level(kafka_commands(records, preset, names), level_ms))
-    return frame
+        records = records.unionByName(_records(spark, source, options))
+    return with_default_delay(kafka_commands(records, preset, names), default_delay_ms, levels.topics)
 
 
 def _records(spark: SparkSession, source: KafkaSourceConfig, options: dict[str, str]) -> DataFrame:
@@ -62,21 +62,19 @@ def _records(spark: SparkSession, source: KafkaSourceConfig, options: dict[str, 
     return records.where(_is_before(ends)) if ends else records
 
 
-def delayed_to_level(commands: DataFrame, level_ms: int) -> DataFrame:
-    """Gives commands the delay of a level, unless they name a due time."""
-    given = F.col("delay") if "delay" in commands.columns else F.lit(None)
-    own = F.when(F.col("deliver_at").isNull(), F.lit(f"{level_ms} ms"))
-    return commands.withColumn("delay", F.coalesce(given, own))
+def with_default_delay(
+    commands: DataFrame, delay_ms: int | None, levels: Mapping[str, int] = NO_LEVELS
+) -> DataFrame:
+    """Gives a delay to commands without a due time.
 
-
-def with_default_delay(commands: DataFrame, delay_ms: int | None) -> DataFrame:
-    """Gives a delay to commands without a due time, which are neither a series nor a RETRY; None: to none."""
-    if delay_ms is None:
+    Args:
+        commands: Of Kafka.
+        delay_ms: The delay of those that are neither a series nor a RETRY; None: none.
+        levels: Topics whose commands have a delay (ms) of their own instead.
+    """
+    if delay_ms is None and not levels:
         return commands
-    names = [name for name in ("deliver_at", "delay", "repeat", "attempt") if name in commands.columns]
-    is_without = reduce(operator.and_, (F.col(name).isNull() for name in names))
-    given = F.col("delay").cast("string") if "delay" in names else F.lit(None)
-    return commands.withColumn("delay", F.coalesce(given, F.when(is_without, F.lit(f"{delay_ms} ms"))))
+    return through_arrow(commands, DelayReader(tuple(commands.columns), delay_ms, dict(levels)), "commands")
 
 
 def _require_topics(source: KafkaSourceConfig, section: str, more: Sequence[str]) -> None:
