@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F, types as T
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.commands.columns import batch_ms
 from wheel_udf.commands.in_turn import BATCH_MS, InTurn, Reader
@@ -25,11 +25,24 @@ from wheel_udf.commands.inputs import UnfitTypeError
 from wheel_udf.commands.values import VERBATIM
 from wheel_udf.common.errors import ContractError
 
-_LEAVES = (
-    T.NullType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType,
-    T.DecimalType, T.StringType, T.CharType, T.VarcharType, T.BinaryType, T.DateType, T.TimestampType,
-    T.TimestampNTZType,
-)  # fmt: skip
+_LEAVES: Final[dict[type[T.DataType], pa.DataType]] = {
+    T.NullType: pa.null(),
+    T.BooleanType: pa.bool_(),
+    T.ByteType: pa.int8(),
+    T.ShortType: pa.int16(),
+    T.IntegerType: pa.int32(),
+    T.LongType: pa.int64(),
+    T.FloatType: pa.float32(),
+    T.DoubleType: pa.float64(),
+    T.StringType: pa.string(),
+    T.CharType: pa.string(),
+    T.VarcharType: pa.string(),
+    T.BinaryType: pa.binary(),
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", "UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
+}
+_VERBATIM_TYPE: Final = pa.struct([(VERBATIM, pa.string())])
 
 
 @dataclass(frozen=True)
@@ -97,27 +110,33 @@ def _stage(frame: DataFrame, reader: Reader) -> _Stage:
         *(_carried(F.col(f"in{at}"), each.dataType).alias(f"in{at}") for at, each in enumerate(fields)),
         batch_ms().alias(BATCH_MS),
     )
-    return _Stage(carried, tuple(_arrow_type(each.dataType) for each in fields), reader)
+    return _Stage(carried, tuple(_arrow_type(each.dataType) or _VERBATIM_TYPE for each in fields), reader)
 
 
 def _carried(column: Column, kind: T.DataType) -> Column:
     """A column in a type that Arrow has; of other types the JSON (:data:`wheel_udf.commands.values.VERBATIM`)."""
-    if _is_carried(kind):
+    if _arrow_type(kind) is not None:
         return column
     whole = F.to_json(F.struct(column.alias("v")))
     inner = F.substring(whole, F.lit(6), F.length(whole) - 6)  # {"v":...}
     return F.when(column.isNotNull(), F.struct(inner.alias(VERBATIM)))
 
 
-def _is_carried(kind: T.DataType) -> bool:
+def _arrow_type(kind: T.DataType) -> pa.DataType | None:
+    """The type of Arrow in which Spark hands a type to Python; None: Arrow has none, or does not keep all of it."""
     if isinstance(kind, T.ArrayType):
-        return _is_carried(kind.elementType)
+        return _list_of(_arrow_type(kind.elementType))
     if isinstance(kind, T.MapType):
-        return _is_carried(kind.keyType) and _is_carried(kind.valueType)
+        key, item = _arrow_type(kind.keyType), _arrow_type(kind.valueType)
+        return None if key is None or item is None else pa.map_(key, item)
     if isinstance(kind, T.StructType):
-        return len(set(kind.names)) == len(kind) and all(_is_carried(each.dataType) for each in kind)
-    return isinstance(kind, _LEAVES)
+        fields = [(each.name, _arrow_type(each.dataType)) for each in kind]
+        known = [(name, each) for name, each in fields if each is not None]
+        return pa.struct(known) if len({name for name, _ in known}) == len(kind) else None
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    return next((arrow for spark, arrow in _LEAVES.items() if isinstance(kind, spark)), None)
 
 
-def _arrow_type(kind: T.DataType) -> pa.DataType:
-    return to_arrow_type(kind, timezone="UTC") if _is_carried(kind) else pa.struct([(VERBATIM, pa.string())])
+def _list_of(kind: pa.DataType | None) -> pa.DataType | None:
+    return None if kind is None else pa.list_(kind)

@@ -5,7 +5,6 @@ uncompiled, so every row takes much longer. Code that differs from that of the b
 compiled anew and runs cold. Remedies, all by a lambda, which Spark interprets::
 
     interpreted(column, needed)    a long expression that few rows need: error messages, records of rejects
-    uncompiled(column)             splits the projection of a wide frame into several methods
     of_batch(column)               a value that is the same in all rows of a batch, and another one in the next batch
 """
 
@@ -24,11 +23,6 @@ def evaluate_once(column: Column, use: Callable[[Column], Column]) -> Column:
 def interpreted(column: Column, needed: Column) -> Column:
     """A long expression that few rows need, in a form that Spark interprets; null where it is not needed."""
     return F.when(needed, evaluate_once(F.lit(0), lambda _: column))
-
-
-def uncompiled(column: Column) -> Column:
-    """The same column, in a form that makes Spark compile its projection in pieces: slower, never too big."""
-    return F.coalesce(column, evaluate_once(column, lambda same: same))
 
 
 def of_batch(column: Column) -> Column:

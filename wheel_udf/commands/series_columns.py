@@ -16,12 +16,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import reduce
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
@@ -46,7 +46,6 @@ OUTPUT: Final = {
 _POLICIES: Final = {"on_missed": ON_MISSED, "on_gap": ON_GAP, "on_fold": ON_FOLD}
 _ROUNDED_UP: Final = {"starts_at": True, "until": False}
 _TEXTS: Final = {"repeat": LONGEST_REPEAT, "time_zone": LONGEST_ZONE}
-_SEED: Final = 42  # of Spark's xxhash64
 
 
 @dataclass(frozen=True)
@@ -128,13 +127,9 @@ def offsets_ms(names: pa.BinaryArray, window_ms: pa.Int64Array) -> pa.Int64Array
     moved = np.zeros(len(names), np.int64)
     is_moved = pc.fill_null(pc.greater(window_ms, 1), fill_value=False).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(is_moved & pc.is_valid(names).to_numpy(zero_copy_only=False)).tolist():
-        moved[row] = _hash(names[row].as_py()) % window_ms[row].as_py()
+        digest = blake2b(names[row].as_py(), digest_size=8).digest()
+        moved[row] = int.from_bytes(digest, "big") % window_ms[row].as_py()
     return pa.array(moved)
-
-
-def _hash(name: bytes) -> int:
-    number = xxhash.xxh64_intdigest(name, _SEED)
-    return number - 2**64 if number >= 2**63 else number
 
 
 def output_columns(
