@@ -3,7 +3,7 @@
 ::
 
     Order_ID string, eta interval, ...  --> in0 string, in1 struct<_json: string>, ..., batch_ms long
-                                        --mapInArrow(reader.read_all)--> the reader's columns
+                                        --mapInArrow(reader.read)--> the reader's columns
 
 A reader is tried on a batch without rows while the query is made: so a column of an impossible type is an error before
 anything runs, and the types of the output are those that it gives.
@@ -12,6 +12,7 @@ anything runs, and the types of the output are those that it gives.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,7 @@ from pyspark.sql import Column, DataFrame, functions as F, types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wheel_udf.commands.columns import batch_ms
-from wheel_udf.commands.in_turn import BATCH_MS, InTurn, Reader
+from wheel_udf.commands.in_turn import BATCH_MS, InTurn, Reader, read_all
 from wheel_udf.commands.inputs import UnfitTypeError
 from wheel_udf.commands.values import VERBATIM
 from wheel_udf.common.errors import ContractError
@@ -68,7 +69,7 @@ class _Stage:
         nothing = [pa.array([], kind) for kind in (*self.kinds, pa.int64())]
         names = [*(f"in{at}" for at in range(len(self.kinds))), BATCH_MS]
         made = self.reader.read(pa.RecordBatch.from_arrays(nothing, names=names))
-        return self.carried.mapInArrow(self.reader.read_all, from_arrow_schema(made.schema))
+        return self.carried.mapInArrow(partial(read_all, reader=self.reader), from_arrow_schema(made.schema))
 
 
 _STAGES: Final[WeakKeyDictionary[DataFrame, _Stage]] = WeakKeyDictionary()

@@ -13,7 +13,6 @@ series, a rejection) is made row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -128,10 +127,6 @@ class CommandReader:
     names: tuple[str, ...]
     places: dict[str, int]
     contract: Contract
-
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch: the columns of the user by their places, and at last the time of the batch (UTC epoch ms).

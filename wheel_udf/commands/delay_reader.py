@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,10 +39,6 @@ class DelayReader:
     names: tuple[str, ...]
     default_ms: int | None
     levels: Mapping[str, int]
-
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch."""

@@ -24,9 +24,6 @@ class Reader(Protocol):
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads the columns of a frame by their places, and at last :data:`BATCH_MS`; a row for each row."""
 
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-
 
 @dataclass(frozen=True)
 class InTurn:
@@ -44,6 +41,7 @@ class InTurn:
             )
         )
 
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
+
+def read_all(batches: Iterator[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+    """Passes batches through a reader: with the reader given, the function of ``mapInArrow``."""
+    return map(reader.read, batches)

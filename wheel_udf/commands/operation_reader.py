@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -69,10 +68,6 @@ class _Reader:
     names: tuple[str, ...]
     places: dict[str, int]
     contract: Contract
-
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch; see :meth:`wheel_udf.commands.command_reader.CommandReader.read`."""

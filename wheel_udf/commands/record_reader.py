@@ -12,7 +12,7 @@ is passed on unchanged, and the rule of its column rejects it. A text may be no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,10 +66,6 @@ class NativeReader:
 
     names: HeaderNames
 
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
-
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch of :data:`RECORD`.
 
@@ -117,10 +113,6 @@ class NativeReader:
 @dataclass(frozen=True)
 class SchedulerReader:
     """Reads records by their ``scheduler-*`` headers."""
-
-    def read_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
-        return map(self.read, batches)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch of :data:`RECORD`.
