@@ -210,7 +210,8 @@ def test_a_topic_that_the_user_may_not_describe_is_missing_and_one_that_may_not_
     guarded: LocalKafka, client: dict[str, str]
 ) -> None:
     admin = AdminClient(client)
-    admin.create_topics([NewTopic("shown", 2), NewTopic("hidden", 1)])["hidden"].result(timeout=60)
+    for made in admin.create_topics([NewTopic("shown", 2), NewTopic("hidden", 1)]).values():
+        made.result(timeout=60)
     of_guest = AclBinding("TOPIC", "shown", "LITERAL", "User:guest", "*", "DESCRIBE", "ALLOW")
     admin.create_acls([of_guest])[of_guest].result(timeout=60)
     guest = {"kafka.bootstrap.servers": guarded.bootstrap, **login("guest", "guest")}
