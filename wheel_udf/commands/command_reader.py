@@ -138,22 +138,17 @@ class CommandReader:
             UnfitTypeError: A column has a type that no valid value can have.
         """
         columns = batch.columns
-        known = {name: columns[place] for name, place in self.places.items()}
-        if (
-            batch.num_rows
-        ):  # most columns have nothing in most batches, and reading nothing takes its time, too
-            known = {name: values for name, values in known.items() if values.null_count < batch.num_rows}
-        given = Given(known, batch.num_rows)
-        rows = _read(given, columns[-1], self.contract, has_retries=self._has_retries)
+        given = Given({name: columns[place] for name, place in self.places.items()}, batch.num_rows)
+        rows = _read(given, columns[-1], self.contract)
         rules = _rules(given, rows, self.contract)
         broken = first_broken(rules, batch.num_rows)
         good = pa.array(broken == GOOD)
         columns_out = _outcome(given, rows, self.contract, good) | self._rejection(
             given, rows, columns, rules, broken
         )
-        if self.contract.levels is not None or "spread" in self.places:
+        if self.contract.levels is not None or "spread" in given:
             columns_out |= _leveled(given, rows, self.contract, good)
-        if "repeat" in self.places:
+        if "repeat" in given:
             is_series = pc.and_(pc.and_(good, rows.is_schedule), given.is_there("repeat"))
             columns_out |= series.output_columns(
                 rows.series,
@@ -166,10 +161,6 @@ class CommandReader:
         if rows.failures is not None:
             columns_out |= retry.output_columns(rows.failures, good)
         return pa.RecordBatch.from_pydict(columns_out)
-
-    @property
-    def _has_retries(self) -> bool:
-        return {"op", "attempt"} <= self.places.keys()
 
     def _rejection(
         self, given: Given, rows: _Command, columns: list[pa.Array], rules: list[Rule], broken: np.ndarray
@@ -194,12 +185,13 @@ class CommandReader:
                 is_small = most is None or sizes[row].as_py() <= most
                 texts["record"][row] = records.of(row, with_payload=is_small)
         return {name: pa.array(values, pa.string()) for name, values in texts.items()} | {
-            "source": sources if SOURCE_SEQ in self.places else pc.if_else(is_rejected, sources, None)
+            "source": sources if SOURCE_SEQ in given else pc.if_else(is_rejected, sources, None)
         }
 
 
-def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract, *, has_retries: bool) -> _Command:
+def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract) -> _Command:
     """Reads the columns."""
+    has_retries = "op" in given and "attempt" in given
     destination = given.read("destination", read.text, pa.string())
     if contract.default_destination is not None:
         destination = pc.fill_null(destination, contract.default_destination)
@@ -229,7 +221,7 @@ def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract, *, has_retr
 
 def _op_of(given: Given, known: dict[str, int]) -> pa.Int8Array:
     """The number of the operation; null for another word."""
-    if "op" not in given:
+    if not given.has_values("op"):
         return pa.repeat(pa.scalar(SCHEDULE, pa.int8()), given.rows)
     word = pc.ascii_lower(pc.ascii_trim(given.read("op", read.text, pa.string()), BLANKS))
     place = pc.index_in(pc.fill_null(word, ""), pa.array(list(known)))
@@ -253,10 +245,10 @@ def _level_of(delay_ms: pa.Int64Array, contract: Contract) -> tuple[pa.Int64Arra
 def _rules(given: Given, rows: _Command, contract: Contract) -> list[Rule]:
     """All rules, in order."""
     common = record_rules(given)
-    if "op" in given:
+    if given.has_values("op"):
         common.append(Rule("bad_op", pc.is_null(rows.op), given.shown("op")))
     common += id_rules("schedule_id", rows.name)
-    if "seq" in given:
+    if given.has_values("seq"):
         unread = pc.and_(given.is_there("seq"), pc.is_null(rows.seq))
         common.append(Rule("bad_seq", unread, given.shown("seq")))
     common += event_time_rules(given, rows, contract)
@@ -265,7 +257,7 @@ def _rules(given: Given, rows: _Command, contract: Contract) -> list[Rule]:
     common += _due_rules(given, rows, contract)
     common += destination_rules(given, rows, contract)
     common += size_rules(rows, contract)
-    if "max_lateness" in given:
+    if given.has_values("max_lateness"):
         bad = pc.or_kleene(pc.is_null(rows.lateness_ms), pc.less(rows.lateness_ms, 0))
         bad = pc.and_(given.is_there("max_lateness"), bad)
         common.append(Rule("bad_max_lateness", bad, given.shown("max_lateness")))

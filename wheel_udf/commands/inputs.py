@@ -48,19 +48,29 @@ class Given:
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
         self.rows: Final = rows
-        self._columns: Final = columns
+        self._names: Final = frozenset(columns)
+        # Most columns have nothing in most batches, and reading nothing takes its time, too. Without a row all are read:
+        # the types are looked at.
+        self._columns: Final = {
+            name: values for name, values in columns.items() if not rows or values.null_count < rows
+        }
 
     def __contains__(self, name: str) -> bool:
+        """Whether the frame has a column, be there a value in it or not."""
+        return name in self._names
+
+    def has_values(self, name: str) -> bool:
+        """Whether a row of the batch has a value in a column. A rule about values needs no look at a batch without."""
         return name in self._columns
 
     def values(self, name: str) -> pa.Array | None:
-        """The values of a column as they came; None where it is missing."""
+        """The values of a column as they came; None where it is missing or has none."""
         return self._columns.get(name)
 
     def read(
         self, name: str, reader: Callable[..., pa.Array], kind: pa.DataType, **options: bool
     ) -> pa.Array:
-        """A column through one of the readers of this room; nulls of a type where it is missing.
+        """A column through one of the readers of this room; nulls of a type where it is missing or has none.
 
         Raises:
             UnfitTypeError: The column's type can hold no valid value.

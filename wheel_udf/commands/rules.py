@@ -130,7 +130,9 @@ def record_rules(given: Given) -> list[Rule]:
     """The rules of rows that the source could not read, or not as the types of their columns; they come first."""
     codes = {"bad_type": MISREAD, "unreadable": UNREADABLE}
     return [
-        Rule(code, given.is_there(name), given.shown(name)) for code, name in codes.items() if name in given
+        Rule(code, given.is_there(name), given.shown(name))
+        for code, name in codes.items()
+        if given.has_values(name)
     ]
 
 

@@ -93,7 +93,7 @@ def rules(given: Given, series: Series) -> list[Rule]:
     broken: list[tuple[str, str, pa.BooleanArray]] = [("two_starts", "starts_at", is_due)]
     broken += [("no_repeat", name, nothing_else) for name in ("starts_at", "until", "count")]
     for name, most in _TEXTS.items():
-        if name in given:
+        if given.has_values(name):
             words = series.texts[name]
             is_bad = pc.or_(pc.equal(words, ""), pc.greater(pc.utf8_length(words), most))
             is_text = read.is_utf8(given.read(name, read.octets, pa.binary()))
@@ -109,7 +109,7 @@ def rules(given: Given, series: Series) -> list[Rule]:
     return [
         Rule(code, pc.and_kleene(given.is_there(name), condition), given.shown(name))
         for code, name, condition in broken
-        if name in given
+        if given.has_values(name)
     ]
 
 

@@ -21,7 +21,14 @@ from wheel_udf.common.durations import parse_duration_ms
 NOW_MS = 1_767_614_400_000
 """2026-01-05T12:00Z, the time of each batch."""
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-TYPES = {"headers": HEADERS, "key": pa.binary(), "value": pa.binary(), "schedule_id": pa.binary()}
+TYPES = {
+    "headers": HEADERS,
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "schedule_id": pa.binary(),
+    "source_seq": pa.int64(),
+}
+TYPES |= dict.fromkeys(["source_event_time", "source_deliver_at"], pa.timestamp("us", "UTC"))
 LIMITS = Contract(
     max_delay_ms=10**9,
     max_value_bytes=20,
@@ -104,10 +111,41 @@ def test_a_column_of_an_impossible_type_is_found_on_a_batch_without_rows() -> No
     )
 
 
+def test_a_record_of_the_future_moved_the_clock_if_no_command_of_its_batch_named_an_event_time() -> None:
+    columns = {
+        "schedule_id": pa.array([b"a", b"b"]),
+        "delay": pa.array(["5 s", "5 s"]),
+        "destination": pa.array(["orders", "orders"]),
+        "event_time": pa.nulls(2, pa.string()),
+        "source_event_time": pa.array([NOW_MS, NOW_MS + 10**7], pa.timestamp("ms", "UTC")),
+    }
+    made = read(columns, LIMITS)
+
+    assert [(row["event_time_ms"], row["error_code"]) for row in made] == [
+        (NOW_MS, None),
+        (None, "event_time_ahead"),
+    ]
+
+
+def test_a_row_without_a_version_of_its_source_has_none_whatever_stands_beside_it() -> None:
+    command = {
+        "schedule_id": pa.array([b"a"]),
+        "delay": pa.array(["5 s"]),
+        "destination": pa.array(["orders"]),
+    }
+    (made,) = read(command | {"source_seq": pa.nulls(1, pa.int64())})
+
+    assert made["seq"] is None
+
+
 _TEXTS = st.one_of(
     st.none(),
     st.text(max_size=12),
     st.sampled_from(["5 s", "PT1H", "0", "-1 s", "2026-01-05", "2026-01-05T12:00:00.0001Z", "7", "1e3", ""]),
+)
+_INSTANTS = st.one_of(
+    st.none(),
+    st.sampled_from([NOW_MS, NOW_MS + 10**7]).map(lambda ms: datetime.fromtimestamp(ms / 1_000, UTC)),
 )
 _BYTES = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"a", b"orders"]))
 _ROWS = st.lists(
@@ -136,6 +174,8 @@ _ROWS = st.lists(
                 ),
             ),
             "colour": _TEXTS,
+            **dict.fromkeys(("source_event_time", "source_deliver_at"), _INSTANTS),
+            "source_seq": st.one_of(st.none(), st.integers(0, 9)),
         },
     ),
     min_size=1,
