@@ -5,7 +5,7 @@
 
     in0 in1 in2 ... batch_ms --> Given --readers--> Read, Series, Failures --rules--> number of the broken rule
                                                               |                             |
-                                                              +-----------> OUTPUT <--------+  record, message
+                                                              +--------> command row <------+  record, message
 
 It runs in Spark's Python workers, all rows of an Arrow batch at a time; only what few rows have (headers, the rule of a
 series, a rejection) is made row by row.
@@ -28,6 +28,7 @@ from wheel_udf.commands import (
     time_readers as times,
 )
 from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.contract_reader import ContractReader, Reason
 from wheel_udf.commands.delay_levels import NO_LEVEL, errors_of, levels_of, refused_beyond_ms
 from wheel_udf.commands.inputs import SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, SOURCE_SEQ, Given
 from wheel_udf.commands.records import Records
@@ -37,7 +38,6 @@ from wheel_udf.commands.rules import (
     MISREAD,
     SOURCE,
     TEXTS,
-    Messages,
     Read,
     Rule,
     destination_rules,
@@ -53,31 +53,9 @@ from wheel_udf.commands.rules import (
     size_rules,
 )
 from wheel_udf.common.command_facts import FIRST_DUE_MS, MAX_ID_BYTES
-from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
+from wheel_udf.common.names import LONGEST_NAME
 from wheel_udf.shard.rows import CANCEL, FIRE_NOW_OP, SCHEDULE
-
-OUTPUT: Final = {
-    "schedule_id": pa.string(),
-    "op": pa.int8(),
-    "seq": pa.int64(),
-    "seq_given": pa.bool_(),
-    "deliver_at_ms": pa.int64(),
-    "event_time_ms": pa.int64(),
-    "destination": pa.string(),
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "headers": pa.string(),
-    "max_lateness_ms": pa.int64(),
-    "error_code": pa.string(),
-    "error_message": pa.string(),
-    "record": pa.string(),
-    "source": pa.string(),
-}
-"""The columns of all command rows."""
-
-LEVEL_OUTPUT: Final = {"delay_level_ms": pa.int64(), "level_error_ms": pa.int64()}
-"""Their columns beside, with delay levels or a spread."""
 
 NOT_RECORDED: Final = (SOURCE, SOURCE_SEQ, SOURCE_DELIVER_AT, SOURCE_EVENT_TIME, MISREAD)
 """Columns of the source that are no part of the original row."""
@@ -90,7 +68,6 @@ _OPS: Final = {
     "fire_now": FIRE_NOW_OP,
 }
 _RETRY_OPS: Final = _OPS | {"retry": SCHEDULE}
-_LONGEST_NAME: Final = 249
 _LAST_OF_PYTHON_MS: Final = 253_402_300_799_999  # the year 9999
 
 
@@ -107,6 +84,7 @@ class _Command(Read):
     failures: retry.Failures | None
     level_ms: pa.Int64Array
     level_error_ms: pa.Int64Array
+    offset_ms: pa.Int64Array
 
     @cached_property
     def is_schedule(self) -> pa.BooleanArray:
@@ -114,31 +92,20 @@ class _Command(Read):
         return pc.fill_null(pc.equal(self.op, SCHEDULE), fill_value=True)
 
 
-@dataclass(frozen=True)
-class CommandReader:
-    """Reads batches of commands.
-
-    Args:
-        names: Of all columns, as the user spells them.
-        places: Of the known ones among them, by their names in lower case.
-        contract: The limits to check against.
-    """
-
-    names: tuple[str, ...]
-    places: dict[str, int]
-    contract: Contract
+class CommandReader(ContractReader):
+    """Reads batches of commands."""
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reads a batch: the columns of the user by their places, and at last the time of the batch (UTC epoch ms).
 
         Returns:
-            A row for each row: :data:`OUTPUT`, and as the columns ask for it the outputs of levels, series and retries.
+            A row for each row, with the columns of :func:`wheel_udf.commands.parse.parse_commands`.
 
         Raises:
             UnfitTypeError: A column has a type that no valid value can have.
         """
         columns = batch.columns
-        given = Given({name: columns[place] for name, place in self.places.items()}, batch.num_rows)
+        given = self._given(batch)
         rows = _read(given, columns[-1], self.contract)
         rules = _rules(given, rows, self.contract)
         broken = first_broken(rules, batch.num_rows)
@@ -156,7 +123,7 @@ class CommandReader:
                 is_series=is_series,
                 due_ms=rows.due_ms,
                 made_ms=rows.made_ms,
-                spread_ms=_offsets_ms(given, rows),
+                spread_ms=rows.offset_ms,
             )
         if rows.failures is not None:
             columns_out |= retry.output_columns(rows.failures, good)
@@ -167,23 +134,12 @@ class CommandReader:
     ) -> dict[str, pa.Array]:
         """The columns of rejected rows; null for good ones, but for the source where rows have an order."""
         sources = given.read(SOURCE, read.text, pa.string())
-        rejected = np.flatnonzero(broken != GOOD)
+        texts: dict[str, list[str | None]] = {name: [None] * given.rows for name in Reason._fields}
+        records, sizes = Records(self.names, columns, NOT_RECORDED), payload_bytes(rows)
+        for row, reason in self._reasons(TEXTS, records, rules, broken, sizes):
+            for name, text in reason._asdict().items():
+                texts[name][row] = text
         is_rejected = pa.array(broken != GOOD)
-        texts: dict[str, list[str | None]] = {
-            name: [None] * given.rows for name in ("error_code", "error_message", "record")
-        }
-        if len(rejected):
-            messages = Messages(self.contract, TEXTS)
-            records = Records(self.names, columns, NOT_RECORDED)
-            most, sizes = self.contract.max_value_bytes, payload_bytes(rows)
-            for row in rejected.tolist():
-                rule = rules[broken[row]]
-                texts["error_code"][row] = rule.code
-                texts["error_message"][row] = messages.of(rule, row)
-                # Each copy of a row of many MiB counts: the columns of the reject keep the payload, so the record
-                # need not.
-                is_small = most is None or sizes[row].as_py() <= most
-                texts["record"][row] = records.of(row, with_payload=is_small)
         return {name: pa.array(values, pa.string()) for name, values in texts.items()} | {
             "source": sources if SOURCE_SEQ in given else pc.if_else(is_rejected, sources, None)
         }
@@ -199,6 +155,7 @@ def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract) -> _Command
     due_ms = times.of_source_or(given, SOURCE_DELIVER_AT, "deliver_at", round_up=True)
     if "delay" in given:
         due_ms = pc.coalesce(due_ms, pc.add(made_ms, given.read("delay", times.durations_ms, pa.int64())))
+    name, series_read = given.read("schedule_id", read.identity, pa.binary()), series.read_columns(given)
     level_ms, error_ms = _level_of(pc.subtract(due_ms, made_ms), contract)
     return _Command(
         batch_ms=batch_ms,
@@ -207,15 +164,16 @@ def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract) -> _Command
         key=given.read("key", read.octets, pa.binary()),
         value=given.read("value", read.octets, pa.binary()),
         headers=given.read("headers", read.headers, read.HEADERS),
-        name=given.read("schedule_id", read.identity, pa.binary()),
+        name=name,
         op=_op_of(given, _RETRY_OPS if has_retries else _OPS),
         seq=given.read("seq", read.whole_number, pa.int64()),
         due_ms=due_ms,
         lateness_ms=given.read("max_lateness", times.durations_ms, pa.int64()),
-        series=series.read_columns(given),
+        series=series_read,
         failures=retry.read_columns(given) if has_retries else None,
         level_ms=level_ms,
         level_error_ms=error_ms,
+        offset_ms=series.offsets_ms(name, series_read.window_ms),
     )
 
 
@@ -223,9 +181,7 @@ def _op_of(given: Given, known: dict[str, int]) -> pa.Int8Array:
     """The number of the operation; null for another word."""
     if not given.has_values("op"):
         return pa.repeat(pa.scalar(SCHEDULE, pa.int8()), given.rows)
-    word = pc.ascii_lower(pc.ascii_trim(given.read("op", read.text, pa.string()), BLANKS))
-    place = pc.index_in(pc.fill_null(word, ""), pa.array(list(known)))
-    return pa.array(list(known.values()), pa.int8()).take(place)
+    return read.code_of(given.read("op", read.words, pa.string()), known).cast(pa.int8())
 
 
 def _level_of(delay_ms: pa.Int64Array, contract: Contract) -> tuple[pa.Int64Array, pa.Int64Array]:
@@ -303,15 +259,14 @@ def _outcome(given: Given, rows: _Command, contract: Contract, good: pa.BooleanA
     """The columns of good rows, and of rejected ones what can be kept."""
     rejected, is_schedule = pc.invert(good), rows.is_schedule
     carried = pc.or_(rejected, is_schedule)  # a good CANCEL carries nothing, nor does a FIRE_NOW
-    moved_ms = pc.if_else(good, pc.add(_errors_ms(rows), _offsets_ms(given, rows)), 0)
+    moved_ms = pc.if_else(good, pc.add(pc.fill_null(rows.level_error_ms, 0), rows.offset_ms), 0)
     wheel_ms = pc.add(rows.due_ms, moved_ms)
     if "repeat" in given:
         wheel_ms = pc.if_else(pc.and_(given.is_there("repeat"), good), None, wheel_ms)
     made_ms = rows.made_ms
     if "event_time" in given and contract.max_ahead_ms is not None:
         # Even if something else is wrong with the row: the clock may be computed from this column.
-        ahead = pc.fill_null(is_ahead(rows, contract.max_ahead_ms), fill_value=False)
-        made_ms = pc.if_else(ahead, None, made_ms)
+        made_ms = pc.if_else(is_ahead(rows, contract.max_ahead_ms), None, made_ms)
     # Python cannot collect a table with one instant beyond the year 9999. The message of a reject has the value.
     within = pc.and_(
         pc.greater_equal(rows.due_ms, FIRST_DUE_MS), pc.less_equal(rows.due_ms, _LAST_OF_PYTHON_MS)
@@ -320,7 +275,7 @@ def _outcome(given: Given, rows: _Command, contract: Contract, good: pa.BooleanA
     seq_given = given.is_there("seq")
     own_seq = given.read(SOURCE_SEQ, read.whole_number, pa.int64()) if SOURCE_SEQ in given else made_ms
     lateness_ms = pc.coalesce(rows.lateness_ms, pa.scalar(contract.max_lateness_ms, pa.int64()))
-    shown_name = pc.if_else(rejected, pc.utf8_slice_codeunits(rows.destination, 0, _LONGEST_NAME), None)
+    shown_name = pc.if_else(rejected, pc.utf8_slice_codeunits(rows.destination, 0, LONGEST_NAME), None)
     return {
         "schedule_id": _id_of(rows.name),
         "op": pc.fill_null(rows.op, SCHEDULE),
@@ -347,16 +302,6 @@ def _id_of(names: pa.BinaryArray) -> pa.StringArray:
     return pc.utf8_slice_codeunits(kept.cast(pa.string()), 0, MAX_ID_BYTES)
 
 
-def _errors_ms(rows: _Command) -> pa.Int64Array:
-    return pc.fill_null(rows.level_error_ms, 0)
-
-
-def _offsets_ms(given: Given, rows: _Command) -> pa.Int64Array:
-    if "spread" not in given:
-        return pa.repeat(pa.scalar(0, pa.int64()), given.rows)
-    return series.offsets_ms(rows.name, rows.series.window_ms)
-
-
 def _leveled(given: Given, rows: _Command, contract: Contract, good: pa.BooleanArray) -> dict[str, pa.Array]:
     """The level of good schedules that have one, and by how much the wheel is to release a good schedule later."""
     is_good = pc.and_(good, rows.is_schedule)
@@ -367,8 +312,7 @@ def _leveled(given: Given, rows: _Command, contract: Contract, good: pa.BooleanA
             pc.if_else(has_level, each, None) for each in (rows.level_ms, rows.level_error_ms)
         )
     if "spread" in given:
-        offset_ms = _offsets_ms(given, rows)
         is_once = pc.and_(is_good, pc.invert(given.is_there("repeat")))
-        is_moved = pc.and_(is_once, pc.greater(offset_ms, 0))
-        error_ms = pc.if_else(is_moved, pc.add(pc.fill_null(error_ms, 0), offset_ms), error_ms)
+        is_moved = pc.and_(is_once, pc.greater(rows.offset_ms, 0))
+        error_ms = pc.if_else(is_moved, pc.add(pc.fill_null(error_ms, 0), rows.offset_ms), error_ms)
     return {"delay_level_ms": level_ms, "level_error_ms": error_ms}

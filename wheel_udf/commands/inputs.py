@@ -49,8 +49,8 @@ class Given:
     def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
         self.rows: Final = rows
         self._names: Final = frozenset(columns)
-        # Most columns have nothing in most batches, and reading nothing takes its time, too. Without a row all are read:
-        # the types are looked at.
+        # Most columns have nothing in most batches, and reading nothing takes its time, too. Without a row all are
+        # read: the types are looked at.
         self._columns: Final = {
             name: values for name, values in columns.items() if not rows or values.null_count < rows
         }

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import pyarrow.types as kinds
 
 from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.contract import Contract
+from wheel_udf.commands.contract_reader import ContractReader
 from wheel_udf.commands.inputs import Given
 from wheel_udf.commands.operation_rules import Asked, operation_rules, shared_rules
 from wheel_udf.commands.records import Records
@@ -25,7 +25,6 @@ from wheel_udf.commands.rules import (
     MISREAD,
     SOURCE,
     WATCH_TEXTS,
-    Messages,
     Read,
     Rule,
     first_broken,
@@ -33,6 +32,7 @@ from wheel_udf.commands.rules import (
 )
 from wheel_udf.common.command_facts import MAX_ID_BYTES
 from wheel_udf.common.durations import BLANKS
+from wheel_udf.common.names import LONGEST_NAME
 from wheel_udf.purgatory.state import BEAT, CANCEL, CANCEL_OPERATION, EVENT, SUM
 
 OPERATION: Final = -1
@@ -52,29 +52,10 @@ _OPS: Final = {"": EVENT, "event": EVENT, "cancel": CANCEL, "cancel_operation": 
 _AT_LEAST: Final = re.compile(r"n:([0-9]{1,9})")
 _SUM: Final = re.compile(r"sum>=([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")
 _NUMBER: Final = re.compile(rf"[{BLANKS}]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[{BLANKS}]*")
-_LONGEST_NAME: Final = 249
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """What both readers share.
-
-    Args:
-        names: Of all columns, as the user spells them.
-        places: Of the known ones among them, by their names in lower case.
-        contract: The limits to check against.
-    """
-
-    names: tuple[str, ...]
-    places: dict[str, int]
-    contract: Contract
-
-    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Reads a batch; see :meth:`wheel_udf.commands.command_reader.CommandReader.read`."""
-        raise NotImplementedError
-
-    def _given(self, batch: pa.RecordBatch) -> Given:
-        return Given({name: batch.column(place) for name, place in self.places.items()}, batch.num_rows)
+class _Reader(ContractReader):
+    """What both readers share."""
 
     def _rows(
         self,
@@ -87,12 +68,10 @@ class _Reader:
         """The rows of :data:`OUTPUT`; ``own`` are the columns that only operations or only events have."""
         broken = first_broken(rules, batch.num_rows)
         good = pa.array(broken == GOOD)
+        is_time = good
         if self.contract.max_ahead_ms is not None:
             # Even if something else is wrong with the row: the clock may be computed from this column.
-            ahead = pc.fill_null(is_ahead(rows, self.contract.max_ahead_ms), fill_value=False)
-            is_time = pc.and_(good, pc.invert(ahead))
-        else:
-            is_time = good
+            is_time = pc.and_not(good, is_ahead(rows, self.contract.max_ahead_ms))
         given = self._given(batch)
         made = own | {
             **{name: pc.utf8_slice_codeunits(read.text(each), 0, MAX_ID_BYTES) for name, each in ids.items()},
@@ -109,18 +88,8 @@ class _Reader:
 
     def _rejects(self, batch: pa.RecordBatch, rules: list[Rule], broken: np.ndarray) -> pa.StringArray:
         texts: list[str | None] = [None] * batch.num_rows
-        rejected = np.flatnonzero(broken != GOOD)
-        if len(rejected):
-            messages = Messages(self.contract, WATCH_TEXTS)
-            records = self._records(batch.columns)
-            for row in rejected.tolist():
-                rule = rules[broken[row]]
-                reason = {
-                    "error_code": rule.code,
-                    "error_message": messages.of(rule, row),
-                    "record": records.of(row),
-                }
-                texts[row] = json.dumps(reason, ensure_ascii=False, separators=(",", ":"))
+        for row, reason in self._reasons(WATCH_TEXTS, self._records(batch.columns), rules, broken):
+            texts[row] = json.dumps(reason._asdict(), ensure_ascii=False, separators=(",", ":"))
         return pa.array(texts, pa.string())
 
     def _records(self, columns: list[pa.Array]) -> Records:
@@ -130,7 +99,6 @@ class _Reader:
         return Records(made.type.names, made.flatten(), (SOURCE, MISREAD))
 
 
-@dataclass(frozen=True)
 class OperationReader(_Reader):
     """Reads batches of operations."""
 
@@ -155,7 +123,7 @@ class OperationReader(_Reader):
             "amount": rows.threshold,
             "deadline_ms": rows.deadline_ms,
             "limit_ms": rows.limit_ms,
-            "destination": pc.utf8_slice_codeunits(rows.destination, 0, _LONGEST_NAME),
+            "destination": pc.utf8_slice_codeunits(rows.destination, 0, LONGEST_NAME),
             "key": rows.key,
             "value": rows.value,
             "headers": read.headers_json(rows.headers),
@@ -163,7 +131,6 @@ class OperationReader(_Reader):
         return self._rows(batch, rows, rules, own, ids)
 
 
-@dataclass(frozen=True)
 class EventReader(_Reader):
     """Reads batches of events."""
 
@@ -182,10 +149,7 @@ class EventReader(_Reader):
             value=pa.nulls(count, pa.binary()),
             headers=pa.nulls(count, read.HEADERS),
         )
-        word = pc.ascii_lower(pc.ascii_trim(given.read("op", read.text, pa.string()), BLANKS))
-        what = pa.array(list(_OPS.values()), pa.int32()).take(
-            pc.index_in(pc.fill_null(word, ""), pa.array(list(_OPS)))
-        )
+        what = read.code_of(given.read("op", read.words, pa.string()), _OPS)
         amount = given.read("amount", _amounts, pa.float64())
         ids = {name: given.read(column, read.identity, pa.binary()) for name, column in _IDS.items()}
         rules = shared_rules(given, rows, self.contract, "key", ids)

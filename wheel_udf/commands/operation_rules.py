@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wheel_udf.commands import readers as read
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.inputs import Given
 from wheel_udf.commands.rules import (
@@ -98,13 +99,5 @@ def operation_rules(given: Given, rows: Asked, contract: Contract) -> list[Rule]
 
 def _has_bad_key(keys: list[bytes | None] | None) -> bool:
     return keys is not None and any(
-        not each or len(each) > MAX_ID_BYTES or b"\0" in each or not _is_utf8(each) for each in keys
+        not each or len(each) > MAX_ID_BYTES or b"\0" in each or not read.is_text(each) for each in keys
     )
-
-
-def _is_utf8(octets: bytes) -> bool:
-    try:
-        octets.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

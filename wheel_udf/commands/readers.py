@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -68,15 +69,31 @@ def text(values: pa.Array) -> pa.StringArray:
         )
 
 
+def words(values: pa.Array) -> pa.StringArray:
+    """Key words, as :func:`text`: in lower case, without outer blanks.
+
+    Raises:
+        TypeError: Neither a string nor binary.
+    """
+    return pc.ascii_lower(pc.ascii_trim(text(values), BLANKS))
+
+
+def code_of(found: pa.StringArray, known: Mapping[str, int]) -> pa.Int64Array:
+    """The numbers of key words (int64); null for words that are not known, and null is the empty word."""
+    place = pc.index_in(pc.fill_null(found, ""), pa.array(list(known)))
+    return pa.array(list(known.values()), pa.int64()).take(place)
+
+
 def is_utf8(raw: pa.BinaryArray) -> pa.BooleanArray:
     """Which values are UTF-8; null for null."""
     try:
         return pc.is_valid(raw.cast(pa.string()))
     except pa.ArrowInvalid:
-        return pa.array([None if each is None else _is_utf8(each) for each in raw.to_pylist()], pa.bool_())
+        return pa.array([None if each is None else is_text(each) for each in raw.to_pylist()], pa.bool_())
 
 
-def _is_utf8(raw: bytes) -> bool:
+def is_text(raw: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -23,7 +23,6 @@ from wheel_udf.commands import readers as read, time_readers as times
 from wheel_udf.commands.inputs import Given
 from wheel_udf.commands.rules import Rule
 from wheel_udf.common.command_facts import LONGEST_ERROR
-from wheel_udf.common.durations import BLANKS
 from wheel_udf.shard.rows import RETRY
 
 OUTPUT: Final = {
@@ -68,7 +67,7 @@ def read_columns(given: Given) -> Failures:
     Raises:
         UnfitTypeError: A column's type can hold no valid value.
     """
-    word = pc.ascii_lower(pc.ascii_trim(given.read("op", read.text, pa.string()), BLANKS))
+    word = given.read("op", read.words, pa.string())
     return Failures(
         is_retry=pc.fill_null(pc.equal(word, "retry"), fill_value=False),
         numbers={name: given.read(name, read.whole_number, pa.int64()) for name in _NUMBERS},

@@ -158,7 +158,8 @@ def event_time_rules(given: Given, rows: Read, contract: Contract) -> list[Rule]
 
 def is_ahead(rows: Read, max_ahead_ms: int) -> pa.BooleanArray:
     """Which event times are too far after the time of the batch."""
-    return pc.greater(pc.subtract(rows.made_ms, rows.batch_ms), max_ahead_ms)
+    ahead = pc.greater(pc.subtract(rows.made_ms, rows.batch_ms), max_ahead_ms)
+    return pc.fill_null(ahead, fill_value=False)
 
 
 def is_too_far(rows: Read, due_ms: pa.Int64Array, contract: Contract) -> pa.BooleanArray:

@@ -38,10 +38,8 @@ from wheel_udf.common.command_facts import (
 from wheel_udf.common.durations import BLANKS
 from wheel_udf.common.instants import MAX_INSTANT_MS
 
-OUTPUT: Final = {
-    "repeat": pa.string(), "anchor_ms": pa.int64(), "spread_ms": pa.int64(), "last_ms": pa.int64(),
-}  # fmt: skip
-"""The columns of :func:`output_columns`."""
+OUTPUT: Final = ("repeat", "anchor_ms", "spread_ms", "last_ms")
+"""The columns of :func:`output_columns`: a string and three longs (int64)."""
 
 _POLICIES: Final = {"on_missed": ON_MISSED, "on_gap": ON_GAP, "on_fold": ON_FOLD}
 _ROUNDED_UP: Final = {"starts_at": True, "until": False}
@@ -73,14 +71,13 @@ def read_columns(given: Given) -> Series:
     Raises:
         UnfitTypeError: A column's type can hold no valid value.
     """
-    words = {name: given.read(name, read.text, pa.string()) for name in (*_TEXTS, *_POLICIES)}
     return Series(
         times_ms={
             name: given.read(name, times.instants_ms, pa.int64(), round_up=up)
             for name, up in _ROUNDED_UP.items()
         },
-        texts={name: words[name] for name in _TEXTS},
-        policies={name: pc.ascii_lower(pc.ascii_trim(words[name], BLANKS)) for name in _POLICIES},
+        texts={name: given.read(name, read.text, pa.string()) for name in _TEXTS},
+        policies={name: given.read(name, read.words, pa.string()) for name in _POLICIES},
         count=given.read("count", read.whole_number, pa.int64()),
         window_ms=given.read("spread", times.durations_ms, pa.int64()),
     )

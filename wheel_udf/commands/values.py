@@ -15,6 +15,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from wheel_udf.commands.readers import are_octets
+
 VERBATIM: Final = "_json"
 """The only field of a struct that stands for a value of a type that Arrow does not have: its JSON."""
 
@@ -35,7 +37,7 @@ def readable(octets: bytes) -> str:
     return f"base64:{base64.b64encode(octets).decode()}" if words.startswith("base64:") else words
 
 
-def octets_of(value: pa.Scalar) -> bytes | None:
+def _octets_of(value: pa.Scalar) -> bytes | None:
     """The bytes of a binary or a string, which may be no UTF-8."""
     buffer = value.as_buffer()
     return None if buffer is None else buffer.to_pybytes()
@@ -46,8 +48,8 @@ def text_of(value: pa.Scalar) -> str | None:
     if not value.is_valid:
         return None
     kind = value.type
-    if _is_octets(kind):
-        words = (octets_of(value) or b"").decode(errors="replace")
+    if are_octets(kind):
+        words = (_octets_of(value) or b"").decode(errors="replace")
     elif kinds.is_timestamp(kind):
         words = utc_text(value.value, "" if kind.tz is None else "Z")
     elif kinds.is_date32(kind):
@@ -81,7 +83,7 @@ def json_of(value: pa.Scalar) -> str:
         pairs = ((pair[0], pair[1]) for pair in value.values)
         return "{" + ",".join(f"{_quoted(text_of(key) or '')}:{_element(item)}" for key, item in pairs) + "}"
     if kinds.is_list(kind) or kinds.is_large_list(kind):
-        write = json_of_nullable if kinds.is_struct(kind.value_type) else _element
+        write = _json_of_nullable if kinds.is_struct(kind.value_type) else _element
         return f"[{','.join(map(write, value.values))}]"
     return _leaf(value)
 
@@ -110,7 +112,7 @@ def _fields(value: pa.Scalar) -> list[tuple[str, pa.Scalar]]:
     return [(field.name, value[at]) for at, field in enumerate(value.type)]
 
 
-def json_of_nullable(value: pa.Scalar) -> str:
+def _json_of_nullable(value: pa.Scalar) -> str:
     """As :func:`json_of`; ``null`` for null."""
     return json_of(value) if value.is_valid else "null"
 
@@ -118,16 +120,16 @@ def json_of_nullable(value: pa.Scalar) -> str:
 def _element(value: pa.Scalar) -> str:
     """An element of an array, or a value of a map: bytes are plain base64."""
     if value.is_valid and kinds.is_binary(value.type):
-        return _quoted(base64.b64encode(octets_of(value) or b"").decode())
+        return _quoted(base64.b64encode(_octets_of(value) or b"").decode())
     if value.is_valid and kinds.is_string(value.type):
         return _quoted(text_of(value) or "")
-    return json_of_nullable(value)
+    return _json_of_nullable(value)
 
 
 def _leaf(value: pa.Scalar) -> str:
     kind = value.type
-    if _is_octets(kind):
-        return _quoted(readable(octets_of(value) or b""))
+    if are_octets(kind):
+        return _quoted(readable(_octets_of(value) or b""))
     if kinds.is_timestamp(kind):
         days, rest_us = divmod(value.value, _DAY_US)
         zone = "" if kind.tz is None else "Z"
@@ -135,15 +137,6 @@ def _leaf(value: pa.Scalar) -> str:
     words = text_of(value) or "null"
     is_bare = kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_decimal(kind)
     return words if is_bare or (kinds.is_floating(kind) and math.isfinite(value.as_py())) else f'"{words}"'
-
-
-def _is_octets(kind: pa.DataType) -> bool:
-    return bool(
-        kinds.is_string(kind)
-        or kinds.is_binary(kind)
-        or kinds.is_large_string(kind)
-        or kinds.is_large_binary(kind)
-    )
 
 
 def _quoted(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Durations: one grammar, read here by Python and in :mod:`wheel_udf.commands.time_readers` by Spark.
+"""Durations: one grammar, for one text here, for a column of them in :mod:`wheel_udf.commands.time_readers`.
 
 A duration is a fixed length of time in whole milliseconds, given as text in one of these forms::
 
@@ -9,7 +9,7 @@ A duration is a fixed length of time in whole milliseconds, given as text in one
 
     w week(s), d day(s), h hr(s) hour(s), m min(s) minute(s), s sec(s) second(s), ms millis millisecond(s)
 
-Rules, the same for both readers (a test holds them against each other):
+Rules:
 
 * Units are fixed: a day is 24 hours. Months and years have no fixed length and are refused (``1 month``,
   ``P1M``), and so is the single letter ``M`` after a number, which is ambiguous; minutes are ``m``.
@@ -75,7 +75,7 @@ _WEEKS, _DAYS, _HOURS, _MINUTES, _SECONDS = (f"(?:-?{_NUMBER}[{x}{x.lower()}])?"
 _ISO: Final = f"{_SIGNS}{_WEEKS}{_DAYS}(?:[Tt](?=[-0-9]){_HOURS}{_MINUTES}{_SECONDS})?"
 
 DURATION_PATTERN: Final = f"[{BLANKS}]*(?:{_WORDS}|{_ISO})[{BLANKS}]*"
-"""The grammar, for a full match, in the common subset of the regular expressions of Python and Java.
+"""The grammar, for a full match.
 
 Groups 1 to 6 hold the number of each of :data:`UNITS_MS` in the forms with units, 7 to 11 those of ISO 8601."""
 

@@ -6,8 +6,8 @@
     instant_text(1_357_016_400_250)           2013-01-01T05:00:00Z
     instant_text_ms(1_357_016_400_250)        2013-01-01T05:00:00.250Z
 
-Instants of Spark columns are read and written by Column expressions: :mod:`wheel_udf.commands.time_readers`, and
-:func:`wheel_udf.sinks.kafka_record.iso_utc`, which writes the form of :func:`instant_text_ms`.
+Columns of them are read by :mod:`wheel_udf.commands.time_readers`, and written by
+:func:`wheel_udf.sinks.kafka_record.iso_utc` in the form of :func:`instant_text_ms`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Names of destinations and topics, and the allow-list that they are matched against.
 
-The rule is declared once, for Python and for Spark::
+::
 
-    rule         what it decides                     in Python                       as a Column (commands/rules)
-    NAME_PATTERN may this be a name at all           is_destination_name(name)       ~rlike NAME_PATTERN, in (., ..)
-    AllowList    which pattern of the list matches   AllowList(patterns).first(name) isin names or rlike expression
+    is_destination_name(name)         may this be a name at all
+    AllowList(patterns).first(name)   which pattern of the list matches it
+                       .expression    its patterns for Spark's rlike (connect/routing)
 
 A name is checked against the rule before any pattern of an allow-list is tried. So no pattern, however wide,
 lets a path or a piece of SQL through.
@@ -20,26 +20,24 @@ from typing import Final
 
 from wheel_udf.common.paths import inside
 
-NAME_PATTERN: Final = "[A-Za-z0-9._-]{1,249}"
-"""Characters and length of a name, for a full match in Python or Java; ``.`` and ``..`` (:data:`NOT_NAMES`)
-match and are refused."""
+LONGEST_NAME: Final = 249
+"""In characters, of a destination or a topic."""
 
 KAFKA_SERVERS: Final = "kafka.bootstrap.servers"
 """The option of Spark's Kafka source and sink that names the brokers."""
 
-NOT_NAMES: Final = (".", "..")
-"""Folders, not names."""
-
-NAME_RULE: Final = "1 to 249 of A-Z a-z 0-9 . _ -, not . or .."
+NAME_RULE: Final = f"1 to {LONGEST_NAME} of A-Z a-z 0-9 . _ -, not . or .."
 PATTERN_RULE: Final = f"{NAME_RULE}; * for any text, ? for any one character"
 
 _WILDCARDS: Final = frozenset("*?")
-_NAME: Final = re.compile(NAME_PATTERN)
+_NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
+_NOT_NAMES: Final = (".", "..")
+"""Folders, not names."""
 
 
 def is_destination_name(name: object) -> bool:
     """Whether a destination or a topic may have this name."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in NOT_NAMES
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in _NOT_NAMES
 
 
 def is_destination_pattern(pattern: object) -> bool:
