@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
+from wheel_udf.api.words import MOST_BYTES
 from wheel_udf.common import errors
 from wheel_udf.common.errors import WheelError
 
@@ -87,7 +88,7 @@ class RefusedError(Exception):
             "kind": self.kind,
             "parts": dict(self.parts),
         }
-        return json.dumps(named, ensure_ascii=False)
+        return json.dumps(named)  # in ASCII: it may tell of a text that is no UTF-8
 
     @classmethod
     def of_json(cls, text: str | bytes) -> Self:
@@ -109,6 +110,15 @@ class RefusedError(Exception):
         if not (isinstance(kind, type) and issubclass(kind, WheelError)) or "what" not in self.parts:
             return WheelError(self.sentence)
         return kind(self.parts["what"], **{name: self.parts.get(name) for name in _PARTS})
+
+
+def too_long(length: int) -> RefusedError:
+    """The refusal of arguments of so many bytes."""
+    sentence = (
+        f"the arguments of a question are too long: {length:,} bytes; rule: up to {MOST_BYTES:,}; hint: fewer ids at a "
+        "time, or a condition"
+    )
+    return RefusedError(sentence, 2)
 
 
 def parts_of(error: BaseException) -> dict[str, str]:

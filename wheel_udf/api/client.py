@@ -13,9 +13,9 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final
 from urllib.parse import quote
 
-from wheel_udf.api.answer import Answer, RefusedError
+from wheel_udf.api.answer import Answer, RefusedError, too_long
 from wheel_udf.api.place import Place
-from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT, SERVER
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, MOST_BYTES, PAGE, ROOT, SERVER
 
 _LOOK_S: Final = 2.0
 _OK: Final = 200
@@ -104,15 +104,16 @@ def serve_page(place: Place, arguments: Mapping[str, Any], begun: Callable[[Sequ
 def _post(place: Place, verb: str, arguments: Mapping[str, Any], accept: str) -> bytes | None:
     if not answers(place):
         return None
+    body = json.dumps(dict(arguments))
+    if len(body) > MOST_BYTES:
+        raise too_long(len(body))
     try:
         # An answer takes as long as it takes.
-        response, content = _exchange(place, "POST", verb, json.dumps(dict(arguments)), accept, None)
+        response, content = _exchange(place, "POST", verb, body, accept, None)
     except (OSError, HTTPException):
         # Not the same as no answer: the job may have done what it was asked to do.
-        sentence = (
-            f"the job has ended while it answered {verb}; hint: the same command again asks what it has left"
-        )
-        raise RefusedError(sentence, 1) from None
+        hint = "the same command again asks what it has left; of an act see first whether `acts` lists it"
+        raise RefusedError(f"the job has ended while it answered {verb}; hint: {hint}", 1) from None
     if response.status != _OK:
         raise RefusedError.of_json(content)
     return content

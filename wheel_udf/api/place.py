@@ -8,7 +8,8 @@
 The file is found by the checkpoint (its hash is part of the name) or by the job's name, so that a question needs one
 file on a local disk, whatever file system the checkpoint is in. The record beside the lease says where the job answers
 to other machines and users; it holds no secret, so they bring the token in ``$WHEEL_UDF_TOKEN``. Both go when the run
-ends; what a killed run leaves behind is replaced by the next one, and until then nobody answers there.
+ends; what a killed run leaves behind is replaced by the next one of the checkpoint, and until then nobody answers
+there.
 
 ``$WHEEL_UDF_STATE`` is another folder than ``~/.local/state/wheel_udf``; ``$XDG_STATE_HOME`` counts too.
 """
@@ -79,6 +80,19 @@ class Place:
         return self.host == socket.gethostname()
 
     @property
+    def may_live(self) -> bool:
+        """False if the process is one of this machine and has ended: it was killed, and left its file."""
+        if not self.is_here:
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:  # another user's
+            return True
+        return True
+
+    @property
     def file(self) -> Path:
         """The file with the token."""
         return _file_of(self.name, self.checkpoint)
@@ -104,6 +118,11 @@ def announced(place: Place) -> Iterator[None]:
     """Inside, the place is found. A record that cannot be written beside the lease is missing there, and no more."""
     file = place.file
     _write_private(file, json.dumps(asdict(place)).encode())
+    for other, left in _all_files():
+        if (
+            left.checkpoint == place.checkpoint and other != file
+        ):  # of a run that was killed, under another name
+            other.unlink(missing_ok=True)
     record = json_bytes(place.public())
     with suppress(Exception):
         open_folder(place.checkpoint).replace(RECORD, record)
@@ -146,7 +165,8 @@ def place_by_name(name: str) -> Place | None:
     Raises:
         ConfigError: Several jobs have this name.
     """
-    found = [place for place in _all() if place.name == name]
+    named = [place for place in _all() if place.name == name]
+    found = [place for place in named if place.may_live] or named
     if len(found) > 1:
         places = ", ".join(sorted(place.checkpoint for place in found))
         raise ConfigError(
@@ -156,10 +176,14 @@ def place_by_name(name: str) -> Place | None:
 
 
 def _all() -> Iterator[Place]:
+    return (place for _, place in _all_files())
+
+
+def _all_files() -> Iterator[tuple[Path, Place]]:
     with suppress(OSError, RuntimeError):  # no home, or one that cannot be read
         for file in sorted(_folder().glob("*.json")):
             if (place := _read(file)) is not None:
-                yield place
+                yield file, place
 
 
 def _read(file: Path) -> Place | None:

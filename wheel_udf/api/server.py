@@ -7,13 +7,16 @@
                        with "Accept: application/vnd.apache.arrow.stream": the rows as an Arrow stream
         400, 409, 500  {"error": "...", "exit_code": 2, "kind": "ConfigError", "parts": {...}}
         401, 404, 413  likewise
-        503            too many questions wait
+        503            too many questions wait, or the run ends
     POST /v1/page      serves the page of the job until this connection is closed
         200            {"lines": [...]}, and no end of the answer until the job ends
     GET  /v1/job       what this is: name, mode, checkpoint, version, the verbs
     GET  /v1/status    how it is now: its metrics, the line of its last batch, whether it is healthy
     GET  /v1/openapi.json    the interface as OpenAPI; without a token
     GET  /metrics, /healthz  for those who watch the job; without a token (wheel_udf.api.watch_handler)
+
+A question whose client has hung up before its turn is dropped: whoever asks again must not have an act done twice. One
+whose turn has come is carried out.
 
 A question names the checkpoint that it is about in ``Wheel-Checkpoint``; another job, which has got the port since,
 refuses it (409). The token is 256 random bits and new with each run.
@@ -24,24 +27,25 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from wheel_udf.api.answer import Answer, RefusedError, parts_of
+from wheel_udf.api.answer import Answer, RefusedError, parts_of, too_long
 from wheel_udf.api.http_server import HttpServer
 from wheel_udf.api.watch_handler import WatchHandler
-from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, PAGE, ROOT
+from wheel_udf.api.words import ARROW, CHECKPOINT, JSON, MOST_BYTES, PAGE, ROOT
 from wheel_udf.common.secrets import hide, hide_from_now_on
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.spark.failures import USER_FAULT, explain
+from wheel_udf.spark.files import parsed_json
 
-_MOST_BYTES: Final = 4_000_000
 _AT_ONCE: Final = 2
 _MOST_WAITING: Final = 20
 _TOKEN_BYTES: Final = 32
@@ -200,16 +204,33 @@ class _Handler(WatchHandler):
 
     def _ask(self, verb: str, arguments: Mapping[str, Any]) -> None:
         is_arrow = ARROW in self.headers.get("Accept", "")
-        ask: Callable[[str, Mapping[str, Any]], Any] = self.job.ask_arrow if is_arrow else self.job.ask
+
+        def content() -> bytes | None:
+            if _has_hung_up(self.connection):
+                return None
+            if is_arrow:
+                return self.job.ask_arrow(verb, arguments)
+            return self.job.ask(verb, arguments).to_json().encode(errors="replace")
+
         try:
-            found = self.pool.submit(ask, verb, arguments).result()
+            found = self._queued(content).result()
+        except CancelledError:
+            self.refuse(
+                503, RefusedError("the run ends; hint: the same question again, to its next start", 1)
+            )
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told to whoever asked
             self._refuse_because(error)
         else:
-            if is_arrow:
-                self.answer(200, found, ARROW)
+            if found is None:
+                self.close_connection = True
             else:
-                self.answer(200, found.to_json().encode())
+                self.answer(200, found, ARROW if is_arrow else JSON)
+
+    def _queued(self, content: Callable[[], bytes | None]) -> Future[bytes | None]:
+        try:
+            return self.pool.submit(content)
+        except RuntimeError:  # it takes nothing any more
+            raise CancelledError from None
 
     def _serve_page(self, arguments: Mapping[str, Any]) -> None:
         with self.held.holding(self.connection), ExitStack() as stack:
@@ -245,21 +266,32 @@ class _Handler(WatchHandler):
     def _arguments(self) -> Mapping[str, Any] | None:
         """The JSON object of the request; None if it was refused."""
         try:
-            length = int(self.headers.get("Content-Length", ""))
+            length = int(self.headers.get("Content-Length", "0"))
         except ValueError:
             length = -1
-        if not 0 <= length <= _MOST_BYTES:
-            self.refuse(413, RefusedError(f"Content-Length: 0 to {_MOST_BYTES}", USER_FAULT))
+        if length < 0 or "Transfer-Encoding" in self.headers:
+            what = "the length of the arguments is not given; rule: Content-Length"
+            self.refuse(411, RefusedError(what, USER_FAULT))
+            return None
+        if length > MOST_BYTES:
+            self.refuse(413, too_long(length))
             return None
         content = self.rfile.read(length)
-        try:
-            found = json.loads(content) if content else {}
-        except ValueError:
-            found = None
+        found = parsed_json(content) if content else {}
         if not isinstance(found, dict):
             self.refuse(400, RefusedError("the arguments are not a JSON object", USER_FAULT))
             return None
         return found
+
+
+def _has_hung_up(connection: socket.socket) -> bool:
+    """Whether the client is gone; one that sends more than its question is still there."""
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            return bool(selector.select(0)) and not connection.recv(1, socket.MSG_PEEK)
+    except (OSError, ValueError):  # reset, or closed here
+        return True
 
 
 def _hidden(parts: Mapping[str, str]) -> dict[str, str]:

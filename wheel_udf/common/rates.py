@@ -15,6 +15,17 @@ _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) */ *(s|min|h)")
 _SPANS_S: Final = {"s": 1, "min": 60, "h": 3600}
 
 
+def require_per_second(per_s: float | None) -> None:
+    """Checks a rate that is given as a number a second. None passes.
+
+    Raises:
+        ConfigError: It is not above 0, or above :data:`MOST_PER_S`.
+    """
+    if per_s is not None and not 0 < per_s <= MOST_PER_S:
+        rule = f"a number a second above 0; at most {MOST_PER_S}"
+        raise ConfigError("not a rate", field="rate", value=per_s, rule=rule)
+
+
 def per_second(text: object) -> float:
     """Reads a rate, such as ``100/s``, ``30/min`` or ``5/h``.
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from wheel_udf import __version__
 from wheel_udf.common.errors import ConfigError
-from wheel_udf.common.instants import parse_instant_ms
+from wheel_udf.common.instants import parse_instant_ms, require_ms
 from wheel_udf.common.package_data import toml_of
-from wheel_udf.common.rates import per_second
+from wheel_udf.common.rates import per_second, require_per_second
 
 PROGRAM: Final = "wheel-udf"
 
@@ -130,6 +130,8 @@ def _value_of(name: str, value: Any, keywords: Mapping[str, Any]) -> Any:
             return _TYPES[kind](value)
         except argparse.ArgumentTypeError as fault:
             raise ConfigError(str(fault), field=name) from None
+    elif kind in _BOUNDS:
+        _BOUNDS[kind](name, value)
     return value
 
 
@@ -193,6 +195,11 @@ def _per_s(text: str) -> float:
         raise argparse.ArgumentTypeError(f"not a rate: {text!r}; rule: {fault.rule}") from None
 
 
+_BOUNDS: Final[Mapping[str, Callable[[str, Any], None]]] = {
+    "instant": require_ms,
+    "rate": lambda _, per_s: require_per_second(per_s),
+}
+"""What is asked of a number that stands for a text."""
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
     "Path": Path,
     "float": float,

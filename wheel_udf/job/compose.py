@@ -300,9 +300,9 @@ def identity_of(config: AnyConfig) -> dict[str, Any]:
 
 
 def pending_work_of(spark: SparkSession, config: AnyConfig) -> PendingWork:
-    """Returns where the pending work of a job is; its store, in the tiered mode, must exist."""
+    """Returns where the pending work of a job is, with its contract; its store, in the tiered mode, must exist."""
     config = located(spark, config)
     if not isinstance(config, TieredConfig):
-        return PendingWork(config.checkpoint)
+        return PendingWork(config.checkpoint, contract=contract_of(config))
     store = SlotStore.open(spark, config.store.folder, config.wheel.layout(), create=False)
     return PendingWork(config.checkpoint, store, contract_of(config))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import wheel_udf
-from wheel_udf.api.words import ARROW, JSON, ROOT
+from wheel_udf.api.words import ARROW, JSON, PAGE, ROOT
 from wheel_udf.job.arguments import VERBS, WITH_ROWS, asked_options
 
 _TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -55,6 +55,7 @@ _REFUSAL: Final = {
 
 
 _JOB: Final = "what the job is: name, mode, checkpoint, version, process, and the verbs that it answers"
+_PAGE: Final = "serves the page of the job until the connection is closed; the lines name its address"
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _STATUS: Final = (
     "how the job is now: at_ms, unhealthy (why, or null), last (line of its last batch), samples (metrics)"
@@ -81,6 +82,7 @@ def openapi_of(verbs: Sequence[str]) -> dict[str, Any]:
                 "get": _watch("healthz", "whether the job is healthy", "503", "It is not; the reason.")
             },
             **{f"{ROOT}{verb}": {"post": _post(verb)} for verb in verbs},
+            f"{ROOT}{PAGE}": {"post": _post("ui") | {"operationId": PAGE, "summary": _PAGE}},
         },
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -131,8 +133,10 @@ def _post(verb: str) -> dict[str, Any]:
             "400": _refused("The question cannot be answered as it is."),
             "401": _refused("The token is wrong."),
             "409": _refused("It is about another job."),
+            "411": _refused("Its length is not given."),
+            "413": _refused("It is too long."),
             "500": _refused("The answer has failed."),
-            "503": _refused("Too many questions wait."),
+            "503": _refused("Too many questions wait, or the run ends."),
         },
     }
 

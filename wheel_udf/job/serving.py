@@ -30,7 +30,7 @@ from wheel_udf.job.arguments import ASKED, WITH_ROWS, of_question
 from wheel_udf.job.compose import pending_work_of
 from wheel_udf.job.models.purgatory import AnyConfig, PurgatoryConfig
 from wheel_udf.job.openapi import openapi_of
-from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_verb
+from wheel_udf.job.verbs import OF_PURGATORY, answer_of, frame_of, require_most, require_verb
 from wheel_udf.job.without_spark import answer_without_spark, table_without_spark
 from wheel_udf.metrics.meter import Meter
 from wheel_udf.pending.entries import PendingWork
@@ -130,7 +130,7 @@ class Questions:
                 return Answer(lines=next_verb.lines_of(self._spark, self._work(), asked.id, asked.n))
             work = self._work()
             found = answer_without_spark(self._config, asked, work.store)
-            return found or answer_of(self._spark, self._config, work, asked)
+            return found or answer_of(self._spark, self._config, work, asked, MOST_ROWS)
 
     def arrow(self, verb: str, arguments: Mapping[str, Any]) -> bytes:
         """As :meth:`answer`: the rows as an Arrow stream.
@@ -149,7 +149,8 @@ class Questions:
             work, zone = self._work(), str(self._spark.conf.get(_ZONE))
             rows = table_without_spark(self._config, asked, work.store, zone)
             if rows is None:
-                rows = frame_of(self._spark, self._config, work, asked).toArrow()
+                rows = frame_of(self._spark, self._config, work, asked, MOST_ARROW_ROWS).toArrow()
+                require_most(rows.num_rows, MOST_ARROW_ROWS)
         stream = pa.BufferOutputStream()
         with pa.ipc.new_stream(stream, rows.schema) as writer:
             writer.write_table(rows)

@@ -98,7 +98,8 @@ class Top(App[None]):
 
     def _show(self, now: Status) -> None:
         self._looks.append(now)
-        while now.at_ms - self._looks[0].at_ms > _RATE_OVER_MS:
+        # Two looks make a rate, however far apart.
+        while len(self._looks) > 2 and now.at_ms - self._looks[0].at_ms > _RATE_OVER_MS:
             self._looks.popleft()
         self._say_head(headline(now))
         for panel in panels(now, self._looks[0], self._acts):

@@ -71,6 +71,8 @@ def execute(config: AnyConfig, asked: argparse.Namespace, print_line: PrintLine)
         WheelError: The verb failed.
     """
     require_verb(config, asked.verb)
+    if asked.verb in acts.DONE:
+        _picked(asked)  # a usage error needs no Spark
     with quiet_sql(), session(config.name) as spark, progress_of(spark, asked.verb) as progress:
         answer = answer_of(spark, config, pending_work_of(spark, config), asked)
         print_answer(answer, asked, progress.around(print_line))
@@ -92,7 +94,13 @@ def require_verb(config: AnyConfig, verb: str) -> None:
         )
 
 
-def answer_of(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> Answer:
+def answer_of(
+    spark: SparkSession,
+    config: AnyConfig,
+    work: PendingWork,
+    asked: argparse.Namespace,
+    most: int | None = None,
+) -> Answer:
     """Answers a verb.
 
     Args:
@@ -100,15 +108,17 @@ def answer_of(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: 
         config: The config of the job.
         work: Its pending work.
         asked: The arguments.
+        most: How many rows a forecast may have; None: any number.
 
     Raises:
+        ConfigError: A forecast has more rows.
         WheelError: The verb failed.
     """
     match asked.verb:
         case "pending" if asked.count:
             return _count(spark, config, work, asked)
         case "pending" | "forecast":
-            return _of_frame(frame_of(spark, config, work, asked), _none(config, work, asked))
+            return _of_frame(frame_of(spark, config, work, asked, most), _none(config, work, asked), most)
         case "history":
             return _history(spark, work, config, asked.id)
         case "acts":
@@ -121,12 +131,17 @@ def answer_of(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: 
 
 
 def frame_of(
-    spark: SparkSession, config: AnyConfig, work: PendingWork, asked: argparse.Namespace
+    spark: SparkSession,
+    config: AnyConfig,
+    work: PendingWork,
+    asked: argparse.Namespace,
+    most: int | None = None,
 ) -> DataFrame:
-    """The rows of ``pending`` or ``forecast``."""
+    """The rows of ``pending`` or ``forecast``; of a forecast one more than `most`, see :func:`require_most`."""
     if asked.verb == "forecast":
         rows, clock_ms = _rows(spark, work, asked), _clock_ms(spark, work, asked.as_of)
-        return forecast(rows, asked.every, horizon=asked.horizon, clock_ms=clock_ms)
+        steps = forecast(rows, asked.every, horizon=asked.horizon, clock_ms=clock_ms)
+        return steps if most is None else steps.limit(most + 1)
     if isinstance(config, PurgatoryConfig):
         return _operations(spark, config, asked)
     first = asked.limit if asked.where is None and asked.limit <= _FEW else None
@@ -163,9 +178,26 @@ def _count(spark: SparkSession, config: AnyConfig, work: PendingWork, asked: arg
     return Answer.of_counts(**counts)
 
 
-def _of_frame(rows: DataFrame, none: str) -> Answer:
+def require_most(count: int, most: int) -> None:
+    """Refuses a forecast of more rows than fit into one answer.
+
+    Raises:
+        ConfigError: It has more.
+    """
+    if count > most:
+        raise ConfigError(
+            "a forecast of too many rows for one answer",
+            field="every",
+            rule=f"up to {most:,} rows",
+            hint="wider steps, or a condition",
+        )
+
+
+def _of_frame(rows: DataFrame, none: str, most: int | None = None) -> Answer:
     """The rows of a frame; `none` says that there are none."""
     found = [json.loads(row.line) for row in rows.select(F.to_json(F.struct("*")).alias("line")).collect()]
+    if most is not None:
+        require_most(len(found), most)
     return Answer(rows=found, lines=[none] if none and not found else [])
 
 
@@ -173,9 +205,11 @@ def _none(config: AnyConfig, work: PendingWork, asked: argparse.Namespace) -> st
     """The line that is printed if there are no rows."""
     if getattr(asked, "limit", 1) == 0:
         return ""  # there may be some
+    early = "" if last_committed(work.query) is not None else "; no batch has ended yet"
+    if asked.verb == "forecast":
+        return f"nothing falls due (a forecast leaves out paused series){early}"
     noun = "operations" if isinstance(config, PurgatoryConfig) else "entries"
     matching = " match" if asked.id is not None or asked.where is not None else ""
-    early = "" if last_committed(work.query) is not None else "; no batch has ended yet"
     return f"0 pending {noun}{matching}{early}"
 
 

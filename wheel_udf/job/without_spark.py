@@ -144,7 +144,8 @@ def _lines_of(rows: pa.Table, *, payload: bool) -> Iterator[Mapping[str, Any]]:
         named |= {name: row[name] for name in _COLUMNS}
         named["place"] = "store" if is_far(row["level"]) else "state"
         if payload:
-            named |= {name: row[name] and row[name].decode(errors="replace") for name in ("key", "value")}
+            given = [name for name in ("key", "value") if row[name] is not None]
+            named |= {name: row[name].decode(errors="replace") for name in given}
         yield {name: value for name, value in named.items() if value is not None}
 
 

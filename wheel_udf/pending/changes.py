@@ -19,12 +19,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql.types import DateType, NullType, StringType, TimestampNTZType, TimestampType
 
+from wheel_udf.common.errors import ActError
 from wheel_udf.pending.entries import ENTRY_ID
 from wheel_udf.shard.rows import CANCEL, PAUSED_MS, SCHEDULE
 
 SERIES: str = "repeat IS NOT NULL AND NOT paused"
 """Selects series that are not paused."""
+
+_TIMES = (TimestampType, TimestampNTZType, DateType, StringType, NullType)
+"""What is read as a due time; a null is refused by its entry."""
 
 Due = Literal["none", "kept", "given", "skips", "pauses", "resumes"]
 
@@ -55,7 +60,14 @@ class Change:
         return CANCEL if self.due == "none" else SCHEDULE
 
     def commands(self, rows: DataFrame, clock_ms: int | None) -> DataFrame:
-        """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded)."""
+        """Turns selected entries into commands of version ``amend``, made at a clock (None: not recorded).
+
+        Raises:
+            ActError: The given due time is of a type that has no time in it.
+            PySparkException: It is no SQL over the entries.
+        """
+        if self.to is not None:
+            self._require_time(rows, self.to)
         entry = self.op == SCHEDULE
         keeps_level = F.lit(self.due == "kept")
         error_ms = F.unix_millis("scheduled_at") - F.unix_millis("deliver_at")
@@ -86,6 +98,18 @@ class Change:
             # Of a series that the wheel has not read yet, nobody knows the occurrence.
             rows = rows.where("repeat IS NULL OR occurrence IS NOT NULL")
         return rows.where(self.of).select(*(column.alias(name) for name, column in columns.items()))
+
+    def _require_time(self, rows: DataFrame, to: str) -> None:
+        """Refuses numbers: Spark reads 2026-12-01 without quotes as 2013 seconds after 1970."""
+        kind = rows.select(F.expr(to)).schema[0].dataType
+        if not isinstance(kind, _TIMES):
+            raise ActError(
+                f"the new due time is no time but of the type {kind.simpleString()}",
+                field="to",
+                value=to,
+                rule="SQL of a timestamp",
+                hint="a time stands in quotes: '2026-12-01 10:00:00'; UTC epoch ms are timestamp_millis(...)",
+            )
 
     def _due_ms(self) -> Column:
         match self.due:

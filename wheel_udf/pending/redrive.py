@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 
 from wheel_udf.commands.columns import utc_text
 from wheel_udf.common.errors import ActError
+from wheel_udf.common.rates import require_per_second
 from wheel_udf.pending.acts_on_state import keep_by_shard, state_clock_ms
 from wheel_udf.pending.acts_on_store import keep_rows
 from wheel_udf.pending.audit import record_act
@@ -96,8 +97,10 @@ def redrive(  # an act, by name
 
     Raises:
         ActError: They are too many, the predicate cannot be used, or too many conflicting acts.
+        ConfigError: The rate is not above 0, or above 1,000,000 a second.
         CheckpointError: There is no checkpoint, or it is damaged.
     """
+    require_per_second(per_s)
     chosen = _newest(picked.of(letters))
 
     def count(rows: DataFrame) -> int:

@@ -192,6 +192,13 @@ def test_a_later_command_of_the_producer_wins_over_an_act(job: Job) -> None:
         ("reroute", "sms", r"not an allowed destination: to = 'sms'; rule: one of out, mail_\*"),
         ("move", "deliver_at + interval 30 days", "too far in the future"),
         ("move", "nobody", "the new due time cannot be used"),
+        (
+            "move",
+            "2024-12-01",
+            "no time but of the type int: to = '2024-12-01'; .* hint: a time stands in quotes",
+        ),
+        ("move", "1733011200000", "no time but of the type bigint"),
+        ("move", "true", "no time but of the type boolean"),
         ("move", "CAST(NULL AS timestamp)", "the new due time is NULL"),
     ],
 )
@@ -230,7 +237,7 @@ def test_the_verbs_act_on_a_direct_job_and_tell_the_history(job: Job) -> None:
         return out
 
     assert (verb("acts"), verb("pending", "--id", "nobody")) == (["0 acts"], ["0 pending entries match"])
-    assert verb("forecast", "--where", "false") == ["0 pending entries match"]
+    assert verb("forecast", "--where", "false") == ["nothing falls due (a forecast leaves out paused series)"]
     assert verb("cancel", "--id", "a", "--dry-run") == ["would cancel 1 entry (dry run)"]
     assert verb("move", "--id", "a", "--to", "timestamp'2024-01-01 01:00:00'") == ["moved 1 entry"]
     assert verb("cancel", "--where", "schedule_id < 'c'") == ["cancelled 2 entries"]
@@ -241,6 +248,28 @@ def test_the_verbs_act_on_a_direct_job_and_tell_the_history(job: Job) -> None:
         ("SCHEDULE", "move to timestamp'2024-01-01 01:00:00'", 1),
         ("CANCEL", "cancel", 1),
     ]
+
+
+def test_a_verb_on_a_direct_job_obeys_the_contract_of_its_config(job: Job) -> None:
+    wheel = {"tick": "1 second", "size": 20, "levels": 4, "shards": 3}
+    sink = {"sink": "delta", "path": str(job.folder / "tables"), "create": True}
+    more = {
+        "mode": "direct",
+        "wheel": wheel,
+        "destinations": {"out": sink},
+        "contract": {"max_delay": "1 hour"},
+    }
+
+    def refusal(*arguments: str) -> str:
+        code, _, err = ask(job.folder, *arguments, without=("store",), **more)
+        assert code == 2
+        return err[-1]
+
+    assert "not an allowed destination: to = 'sms'; rule: one of out" in refusal(
+        "reroute", "--id", "a", "--to", "sms"
+    )
+    assert "too far in the future" in refusal("move", "--id", "a", "--to", "deliver_at + interval 50 years")
+    assert acts.audit(job.spark, job.checkpoint).count() == 0
 
 
 @pytest.mark.sentinel

@@ -35,11 +35,11 @@ QUESTIONS = (
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> World:
-    """Near and far entries, one that has two versions, one that is cancelled, two that have fired."""
+    """Near and far entries, one that has two versions and an empty value, one that is cancelled, two that have fired."""
     world = World(spark, tmp_path)
     world.say(
         [due("early", 5, 0), due("near", 70, 0, value=b"v\xff"), due("b", 900, 0), due("c", 800, 0)],
-        [due("b", 700, 10, seq=2), cancel("c", 10, seq=2), due("d", 90_000, 10)],
+        [due("b", 700, 10, seq=2, value=b""), cancel("c", 10, seq=2), due("d", 90_000, 10)],
         [due("late", 61, 60)],
         [due("tick", 66, 65)],
     )

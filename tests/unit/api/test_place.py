@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +83,26 @@ def test_a_name_of_two_jobs_is_refused_with_both_checkpoints(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match=r"several jobs have this name.*/a.*/b"):
             place_by_name("orders")
         assert place_of(str(tmp_path / "b")) == place(tmp_path / "b")
+
+
+def test_what_a_killed_run_has_left_does_not_hide_the_run_of_another_checkpoint(tmp_path: Path) -> None:
+    killed = replace(place(tmp_path / "a"), pid=2**22 + 1)  # above the highest pid
+    with announced(place(tmp_path / "a")):
+        killed.file.write_text(json.dumps(asdict(killed)))
+        with announced(place(tmp_path / "b")):
+            assert place_by_name("orders") == place(tmp_path / "b")
+        assert place_by_name("orders") == killed
+
+
+def test_what_a_killed_run_has_left_under_another_name_goes_with_the_next_start(
+    tmp_path: Path, state: Path
+) -> None:
+    killed = place(tmp_path / "job", name="a")
+    (state / "jobs").mkdir(parents=True)
+    killed.file.write_text(json.dumps(asdict(killed)))
+    with announced(place(tmp_path / "job")):
+        assert place_of(str(tmp_path / "job")) == place(tmp_path / "job")
+        assert place_by_name("a") is None
 
 
 def test_who_has_no_home_finds_no_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from wheel_udf.api import client
 from wheel_udf.api.answer import Answer, RefusedError
 from wheel_udf.api.job import Job as RunningJob
 from wheel_udf.api.place import Place
+from wheel_udf.api.watch_handler import WatchHandler
 from wheel_udf.common.errors import ActError, ConfigError, WheelError
 from wheel_udf.common.secrets import hide_from_now_on
 
@@ -148,8 +149,17 @@ def test_an_error_of_python_is_a_failure_and_no_secret_leaves_with_it(place: Pla
         ("GET", "/", "", {}, 404, "/v1/job"),
         ("POST", "/v1/pending", "[]", {}, 400, "JSON object"),
         ("POST", "/v1/pending", "{", {}, 400, "JSON object"),
-        ("POST", "/v1/pending", "{}", {"Content_Length": "99999999"}, 413, "Content-Length"),
-        ("POST", "/v1/pending", "{}", {"Content_Length": "x"}, 413, "Content-Length"),
+        ("POST", "/v1/pending", "[" * 100_000, {}, 400, "JSON object"),
+        (
+            "POST",
+            "/v1/pending",
+            "{}",
+            {"Content_Length": "99999999"},
+            413,
+            "99,999,999 bytes; rule: up to 4,000,000",
+        ),
+        ("POST", "/v1/pending", "{}", {"Content_Length": "x"}, 411, "Content-Length"),
+        ("POST", "/v1/pending", "", {"Transfer_Encoding": "chunked"}, 411, "Content-Length"),
     ],
 )
 def test_what_is_no_question_to_this_job_is_refused(
@@ -214,13 +224,82 @@ def test_where_nobody_or_another_program_or_another_job_listens_there_is_no_answ
 def test_a_job_that_ends_while_it_answers_is_not_taken_for_one_that_rests(
     place: Place, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends(*_: object) -> None:
-        raise ConnectionAbortedError
+    begin = WatchHandler.begin
 
-    monkeypatch.setattr(Answer, "to_json", ends)  # the thread of the request ends without an answer
-    with pytest.raises(RefusedError, match="the job has ended while it answered cancel"):
+    def ends(handler: WatchHandler, *given: Any) -> None:
+        if asked.questions:
+            raise ConnectionAbortedError  # the thread of the request ends without an answer
+        begin(handler, *given)
+
+    monkeypatch.setattr(WatchHandler, "begin", ends)
+    said = r"the job has ended while it answered cancel; .* of an act see first whether `acts` lists it"
+    with pytest.raises(RefusedError, match=said):
         client.ask(place, "cancel", {})
     assert asked.questions == [("cancel", {})]
+
+
+def test_an_act_whose_client_has_hung_up_before_its_turn_is_not_done(place: Place, asked: Asked) -> None:
+    asked.waits_for = threading.Event()
+    busy = [threading.Thread(target=raw, args=(place, "POST", "/v1/pending", "{}")) for _ in range(2)]
+    for thread in busy:
+        thread.start()
+    while len(asked.questions) < 2:
+        threading.Event().wait(0.01)
+    connection = HTTPConnection(place.address, place.port)
+    connection.request("POST", "/v1/cancel", "{}", {"Authorization": f"Bearer {place.token}"})
+    last = HTTPConnection(place.address, place.port, timeout=30)
+    connection.close()
+    last.request("POST", "/v1/history", "{}", {"Authorization": f"Bearer {place.token}"})
+    asked.waits_for.set()
+    assert last.getresponse().status == 200
+    last.close()
+    for thread in busy:
+        thread.join()
+    assert [verb for verb, _ in asked.questions] == ["pending", "pending", "history"]
+
+
+def test_questions_that_wait_when_the_run_ends_are_told_so(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHEEL_UDF_STATE", str(tmp_path / "state"))
+    asked.waits_for = threading.Event()
+    found: list[tuple[int, Any]] = []
+    with served(str(tmp_path), VERBS, asked, {}, meter()) as place:
+        ask = [
+            threading.Thread(target=lambda: found.append(raw(place, "POST", "/v1/move", "{}")))
+            for _ in range(5)
+        ]
+        for thread in ask:
+            thread.start()
+        while len(asked.questions) < 2:
+            threading.Event().wait(0.01)
+        threading.Timer(0.2, asked.waits_for.set).start()
+    for thread in ask:
+        thread.join()
+    assert sorted(status for status, _ in found) == [200, 200, 503, 503, 503]
+    assert {refusal["error"] for status, refusal in found if status == 503} == {
+        "the run ends; hint: the same question again, to its next start"
+    }
+
+
+def test_a_question_without_a_body_has_no_arguments(place: Place, asked: Asked) -> None:
+    assert raw(place, "POST", "/v1/pending")[0] == 200
+    assert asked.questions == [("pending", {})]
+
+
+def test_a_refusal_may_tell_of_a_text_that_is_no_utf_8(place: Place, asked: Asked) -> None:
+    asked.fails = ConfigError("no such argument", field="\ud800", value=1)
+    status, refusal = raw(place, "POST", "/v1/pending", "{}")
+    assert (status, refusal["parts"]["field"]) == (400, "\ud800")
+
+
+def test_too_many_ids_are_refused_before_the_job_is_asked(place: Place, asked: Asked) -> None:
+    job = RunningJob.connect("orders")
+    with pytest.raises(
+        WheelError, match=r"too long: .* bytes; rule: up to 4,000,000; hint: fewer ids at a time"
+    ):
+        job.cancel(ids=[f"order-{number:020}" for number in range(200_000)])
+    assert asked.questions == []
 
 
 def test_a_page_is_served_until_its_reader_hangs_up(place: Place, asked: Asked) -> None:

@@ -120,6 +120,21 @@ def test_a_cancel_says_first_what_it_would_do_and_is_done_after_a_yes(top: Top, 
     ]
 
 
+def test_looks_that_are_far_apart_make_a_rate_all_the_same(top: Top, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use() -> None:
+        async with top.run_test(size=(120, 50)) as pilot:
+            await settled(pilot)
+            status = Job.connect("orders").status()
+            for minutes in range(1, 4):
+                later = {**status, "at_ms": status["at_ms"] + minutes * 60_000}
+                monkeypatch.setattr(Job, "status", lambda _, found=later: found)
+                top.look()
+                await settled(pilot)
+                assert text_of(top, "rates").split()[:2] == ["in", "0/s"]
+
+    asyncio.run(use())
+
+
 @pytest.mark.parametrize("every", ["0", "-1", "nan", "inf", "0.01"])
 def test_a_job_is_not_looked_at_all_the_time_or_never(every: str) -> None:
     asked = parse(["top", "--config", "job.yml", f"--every={every}"])
