@@ -30,6 +30,7 @@ from wheel_udf.common.command_facts import (
     LONGEST_REPEAT,
     LONGEST_ZONE,
     MAX_ID_BYTES,
+    MOST_SPREAD_MS,
     ON_FOLD,
     ON_GAP,
     ON_MISSED,
@@ -46,6 +47,7 @@ OnGap = Literal["shift", "skip"]
 OnFold = Literal["first", "last", "both"]
 
 INSTANT_RULE: Final = "a datetime with a time zone, or ISO 8601 text with Z or an offset, to the microsecond"
+_DAY_MS: Final = 86_400_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FINER: Final = re.compile(r"\.\d{6}0*[1-9]")
 
@@ -88,24 +90,29 @@ def destination(value: object) -> str:
     return value
 
 
-def duration(value: object, field: str, *, negative: bool = True) -> str:
+def duration(value: object, field: str, *, negative: bool = True, most_ms: int | None = None) -> str:
     """Checks a duration; a timedelta becomes milliseconds with a fraction.
 
     Args:
         value: The duration.
         field: The name of the argument.
         negative: Whether it may be negative.
+        most_ms: The longest one; None: any.
 
     Raises:
-        ContractError: Not a duration, or negative.
+        ContractError: Not a duration, negative, or too long.
     """
     text = _text_of(value) if isinstance(value, timedelta) else value
     try:
-        if isinstance(text, str) and (parse_duration_ms(text) >= 0 or negative):
-            return text
+        if isinstance(text, str):
+            span_ms = parse_duration_ms(text)
+            if (span_ms >= 0 or negative) and (most_ms is None or span_ms <= most_ms):
+                return text
     except ConfigError:
         pass
-    rule = DURATION_RULE if negative else f"not negative; {DURATION_RULE}"
+    bounds = [] if negative else ["not negative"]
+    bounds += [] if most_ms is None else [f"at most {most_ms // _DAY_MS} days"]
+    rule = "; ".join([*bounds, DURATION_RULE])
     hint = "for an instant use deliver_at" if field == "delay" else None
     raise ContractError("not a duration", field=field, value=value, rule=rule, hint=hint)
 
@@ -137,16 +144,16 @@ def instant(value: object, field: str) -> str:
         raise ContractError("not an instant", field=field, value=value, rule=INSTANT_RULE) from None
 
 
-def due_instant(value: object) -> str:
+def due_instant(value: object, field: str = "deliver_at") -> str:
     """Checks a due time; see :func:`instant`.
 
     Raises:
         ContractError: Also for one before 1900.
     """
-    text = instant(value, "deliver_at")
+    text = instant(value, field)
     if (datetime.fromisoformat(text) - _EPOCH) / timedelta(milliseconds=1) < FIRST_DUE_MS:
         rule = f"not before {FIRST_DUE}"
-        raise ContractError("due before all calendars in use", field="deliver_at", value=value, rule=rule)
+        raise ContractError("due before all calendars in use", field=field, value=value, rule=rule)
     return text
 
 
@@ -231,10 +238,10 @@ CHECKS: Final[Mapping[str, Callable[[Any], str]]] = {
     "delay": partial(duration, field="delay"),
     "destination": destination,
     "max_lateness": partial(duration, field="max_lateness", negative=False),
-    "spread": partial(duration, field="spread", negative=False),
+    "spread": partial(duration, field="spread", negative=False, most_ms=MOST_SPREAD_MS),
     "repeat": partial(text, field="repeat", rule=REPEAT_RULE, longest=LONGEST_REPEAT),
     "time_zone": partial(text, field="time_zone", rule="such as Europe/Paris", longest=LONGEST_ZONE),
-    "starts_at": partial(instant, field="starts_at"),
+    "starts_at": partial(due_instant, field="starts_at"),
     "until": partial(instant, field="until"),
     "count": count,
     "on_missed": partial(word, field="on_missed", words=ON_MISSED),

@@ -156,7 +156,9 @@ def _read(given: Given, batch_ms: pa.Int64Array, contract: Contract) -> _Command
     if "delay" in given:
         due_ms = pc.coalesce(due_ms, pc.add(made_ms, given.read("delay", times.durations_ms, pa.int64())))
     name, series_read = given.read("schedule_id", read.identity, pa.binary()), series.read_columns(given)
-    level_ms, error_ms = _level_of(pc.subtract(due_ms, made_ms), contract)
+    # A series has no level: its occurrences are due as its rule says.
+    delay_ms = pc.if_else(given.is_there("repeat"), None, pc.subtract(due_ms, made_ms))
+    level_ms, error_ms = _level_of(delay_ms, contract)
     return _Command(
         batch_ms=batch_ms,
         made_ms=made_ms,
@@ -224,22 +226,23 @@ def _rules(given: Given, rows: _Command, contract: Contract) -> list[Rule]:
 
 def _due_rules(given: Given, rows: _Command, contract: Contract) -> list[Rule]:
     has_at, has_delay, has_repeat = (given.is_there(name) for name in (*DUE_COLUMNS, "repeat"))
-    asked_delay, due_ms = given.shown("delay"), rows.due_ms
-    unread, due_text = pc.is_null(due_ms), instants_of(due_ms)
-    too_far = is_too_far(rows, due_ms, contract)
+    # Of a series, starts_at is another word for deliver_at.
+    starts_ms = pc.if_else(has_repeat, rows.series.times_ms["starts_at"], None)
+    due_ms, unread = pc.coalesce(rows.due_ms, starts_ms), pc.is_null(rows.due_ms)
+    asked_delay, due_text = given.shown("delay"), instants_of(due_ms)
+    # A due time that is rounded up, or moved by a spread, may be beyond the last timestamp.
+    moved_ms = pc.add(pc.fill_null(rows.level_error_ms, 0), rows.offset_ms)
+    is_late = pc.greater(due_ms, pc.subtract(MAX_INSTANT_MS, moved_ms))
+    too_far = pc.or_kleene(is_too_far(rows, due_ms, contract), is_late)
 
     def asked_or_due(row: int) -> str | None:
         asked = asked_delay(row)
         return due_text(row) if asked is None else asked
 
     beyond = []
-    if contract.levels is not None:
-        # A due time that is rounded up may be beyond the last timestamp.
-        is_late = pc.greater(pc.add(due_ms, rows.level_error_ms), MAX_INSTANT_MS)
-        too_far = pc.or_kleene(too_far, is_late)
-        if (last_ms := refused_beyond_ms(contract.levels)) is not None:
-            is_beyond = pc.greater(pc.subtract(due_ms, rows.made_ms), last_ms)
-            beyond = [Rule("beyond_levels", is_beyond, asked_or_due)]
+    if contract.levels is not None and (last_ms := refused_beyond_ms(contract.levels)) is not None:
+        is_long = pc.greater(pc.subtract(due_ms, rows.made_ms), last_ms)
+        beyond = [Rule("beyond_levels", pc.and_(is_long, pc.invert(has_repeat)), asked_or_due)]
     has_none = pc.invert(pc.or_(pc.or_(has_at, has_delay), has_repeat))
     return [
         Rule("no_due_time", has_none, nothing),
@@ -273,7 +276,7 @@ def _outcome(given: Given, rows: _Command, contract: Contract, good: pa.BooleanA
     )
     is_kept = pc.or_kleene(good, within)
     seq_given = given.is_there("seq")
-    own_seq = given.read(SOURCE_SEQ, read.whole_number, pa.int64()) if SOURCE_SEQ in given else made_ms
+    own_seq = pc.coalesce(given.read(SOURCE_SEQ, read.whole_number, pa.int64()), made_ms)
     lateness_ms = pc.coalesce(rows.lateness_ms, pa.scalar(contract.max_lateness_ms, pa.int64()))
     shown_name = pc.if_else(rejected, pc.utf8_slice_codeunits(rows.destination, 0, LONGEST_NAME), None)
     return {

@@ -76,6 +76,16 @@ class Contract:
             if value is not None and not (type(value) is int and 0 <= value < 2**63):
                 rule = "a whole number from 0 to 2**63 - 1, or None"
                 yield ConfigError("not a limit", field=name, value=value, rule=rule)
+        if not (type(self.most_missed) is int and self.most_missed >= 1):
+            rule = "a whole number, at least 1"
+            yield ConfigError("not a limit", field="most_missed", value=self.most_missed, rule=rule)
+        levels: object = self.levels
+        if not isinstance(levels, Levels | None):
+            rule = "FixedLevels, BinaryLevels or None"
+            yield ConfigError("not delay levels", field="levels", value=levels, rule=rule)
+        yield from self._destination_faults()
+
+    def _destination_faults(self) -> Iterator[ConfigError]:
         listed: object = self.destinations
         if listed is not None and (not isinstance(listed, tuple | list) or not listed):
             rule = "a tuple of at least one name or pattern, or None for any well-formed name"

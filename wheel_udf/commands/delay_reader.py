@@ -7,6 +7,7 @@
     orders        -           -      @daily  -->  -
     in-1m         -           -      -       -->  60000 ms
     in-1m         -           2 s    -       -->  2 s
+    in-1m         -           -      @daily  -->  60000 ms, unless it has starts_at
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class DelayReader:
     Args:
         names: Of the columns.
         default_ms: The delay of commands without a due time; None: none.
-        levels: Topics with a delay (ms) of their own, which has a command without ``deliver_at`` and ``delay``.
+        levels: Topics with a delay (ms) of their own, which has a command without ``deliver_at``, ``delay`` and
+            ``starts_at``.
     """
 
     names: tuple[str, ...]
@@ -51,7 +53,8 @@ class DelayReader:
             has_other = pc.or_(has_other, commands.is_there(name))
         default = None if self.default_ms is None else _span(self.default_ms)
         given = pc.if_else(has_other, None, pa.scalar(default, pa.binary()))
-        by_topic = pc.if_else(commands.is_there("deliver_at"), None, by_topic)
+        for name in ("deliver_at", "starts_at"):
+            by_topic = pc.if_else(commands.is_there(name), None, by_topic)
         delay = pc.coalesce(own, by_topic, given).view(pa.string())  # it may be no UTF-8
         return pa.RecordBatch.from_pydict(columns | {"delay": delay})
 

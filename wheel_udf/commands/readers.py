@@ -153,7 +153,8 @@ def _whole_text(words: pa.StringArray) -> pa.Int64Array:
     if not pc.any(long).as_py():
         return number
     rows = np.flatnonzero(long.to_numpy(zero_copy_only=False))
-    exact = [int(words[row].as_py()) for row in rows.tolist()]
+    # Of the digits without zeros in front: Python refuses to read a number of thousands of digits.
+    exact = [int(f"{sign[row].as_py()}{digits[row].as_py()}") for row in rows.tolist()]
     return pc.replace_with_mask(
         number, long, pa.array([each if -(2**63) <= each < 2**63 else None for each in exact], pa.int64())
     )

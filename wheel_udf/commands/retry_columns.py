@@ -85,6 +85,9 @@ def rules(given: Given, failures: Failures) -> list[Rule]:
         within = pc.and_(pc.greater_equal(number, least), pc.less_equal(number, most))
         is_bad = pc.and_(given.is_there(name), pc.invert(pc.fill_null(within, fill_value=False)))
         broken.append(Rule(f"bad_{name}", is_bad, given.shown(name)))
+    if given.has_values("repeat"):
+        repeats = pc.and_(failures.is_retry, given.is_there("repeat"))
+        broken.append(Rule("retry_repeats", repeats, given.shown("repeat")))
     return broken
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -179,16 +180,22 @@ def destination_rules(given: Given, rows: Read, contract: Contract) -> list[Rule
     # A batch names few destinations, each many times.
     each = name.dictionary_encode()
     names = each.dictionary.to_pylist()
-    allowed = None if contract.destinations is None else AllowList(contract.destinations)
+    allowed = None if contract.destinations is None else _allow_list(contract.destinations)
     is_name = pa.array(map(is_destination_name, names), pa.bool_())
     rules = [
         Rule("no_destination", pc.is_null(name), shown_name),
         Rule("bad_destination", pc.invert(is_name).take(each.indices), shown_name),
     ]
     if allowed is not None:
-        is_listed = pa.array((allowed.first(each) is not None for each in names), pa.bool_())
+        is_listed = pa.array((each is not None and each in allowed for each in names), pa.bool_())
         rules.append(Rule("unknown_destination", pc.invert(is_listed).take(each.indices), shown_name))
     return rules
+
+
+@lru_cache(maxsize=8)
+def _allow_list(patterns: tuple[str, ...]) -> AllowList:
+    """An allow-list, compiled once for all batches of a worker."""
+    return AllowList(patterns)
 
 
 def size_rules(rows: Read, contract: Contract) -> list[Rule]:

@@ -30,6 +30,7 @@ from wheel_udf.commands.rules import DUE_COLUMNS, Rule
 from wheel_udf.common.command_facts import (
     LONGEST_REPEAT,
     LONGEST_ZONE,
+    MOST_SPREAD_MS,
     ON_FOLD,
     ON_GAP,
     ON_MISSED,
@@ -102,7 +103,8 @@ def rules(given: Given, series: Series) -> list[Rule]:
     for name, known in _POLICIES.items():
         is_known = pc.is_in(series.policies[name], pa.array(known))
         broken.append((f"bad_{name}", name, pc.invert(is_known)))
-    broken.append(("bad_spread", "spread", _is_not_from(series.window_ms, 0)))
+    is_wide = pc.greater(series.window_ms, MOST_SPREAD_MS)
+    broken.append(("bad_spread", "spread", pc.or_kleene(_is_not_from(series.window_ms, 0), is_wide)))
     return [
         Rule(code, pc.and_kleene(given.is_there(name), condition), given.shown(name))
         for code, name, condition in broken
@@ -122,7 +124,8 @@ def is_given(given: Given) -> pa.BooleanArray:
 def offsets_ms(names: pa.BinaryArray, window_ms: pa.Int64Array) -> pa.Int64Array:
     """How far each row is moved within the window of its ``spread``: by a hash of its id; 0 without a window."""
     moved = np.zeros(len(names), np.int64)
-    is_moved = pc.fill_null(pc.greater(window_ms, 1), fill_value=False).to_numpy(zero_copy_only=False)
+    is_wide = pc.and_(pc.greater(window_ms, 1), pc.less_equal(window_ms, MOST_SPREAD_MS))
+    is_moved = pc.fill_null(is_wide, fill_value=False).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(is_moved & pc.is_valid(names).to_numpy(zero_copy_only=False)).tolist():
         digest = blake2b(names[row].as_py(), digest_size=8).digest()
         moved[row] = int.from_bytes(digest, "big") % window_ms[row].as_py()

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -167,7 +168,6 @@ def _float_text(value: pa.Scalar) -> str:
     if number == 0 or least <= abs(number) < beyond:
         plain = words if "e" not in words else f"{number:f}"
         return plain if "." in plain else f"{plain}.0"
-    mantissa, _, power = f"{number:e}".partition("e")
-    digits = words.replace("-", "").split("e")[0].replace(".", "").strip("0") or "0"
-    sign = "-" if mantissa.startswith("-") else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(power)}"
+    exact = Decimal(words)
+    digits = "".join(map(str, exact.as_tuple().digits)).strip("0")
+    return f"{'-' if number < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{exact.adjusted()}"

@@ -48,6 +48,9 @@ COMMAND_HEADERS: Final[Mapping[str, str]] = {
 }
 """Column of the contract to the header that holds it in the preset ``native``."""
 
+MOST_SPREAD_MS: Final = 366 * 86_400_000
+"""The widest window of a ``spread``, 366 days: it counts for no ``max_delay``, so it has a bound of its own."""
+
 SERIES_FIELDS: Final = (
     "spread", "repeat", "time_zone", "starts_at", "until", "count", "on_missed", "on_gap", "on_fold",
 )  # fmt: skip

@@ -4,6 +4,7 @@
 
     is_destination_name(name)         may this be a name at all
     AllowList(patterns).first(name)   which pattern of the list matches it
+              name in AllowList(...)  whether one does
                        .expression    its patterns for Spark's rlike (connect/routing)
 
 A name is checked against the rule before any pattern of an allow-list is tried. So no pattern, however wide,
@@ -63,7 +64,13 @@ class AllowList:
         self.names: Final = tuple(each for each in self.patterns if not _WILDCARDS & set(each))
         wild = [_expression(each) for each in self.patterns if each not in self.names]
         self.expression: Final = "|".join(wild) or None
+        self._names: Final = frozenset(self.names)
+        self._wild: Final = None if self.expression is None else re.compile(self.expression)
         self._compiled: Final = [(each, re.compile(_expression(each))) for each in self.patterns]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a well-formed name matches."""
+        return name in self._names or (self._wild is not None and self._wild.fullmatch(name) is not None)
 
     def first(self, name: str) -> str | None:
         """The first name or pattern that a well-formed name matches; None if no one does."""

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, functions as F
 
 from wheel_udf.commands import delay_levels as levels
-from wheel_udf.commands.columns import batch_ms
+from wheel_udf.commands.columns import LONG_JSON, batch_ms
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.parse import parse_commands, require_due_column
 from wheel_udf.common.errors import ConfigError
@@ -341,7 +341,7 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         max_lateness_ms,
         F.lit(" ms"),
     )
-    reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE))
+    reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE, LONG_JSON))
     missed_before = null_if_absent("missed_before")
     passed_over = F.concat(
         F.lit("occurrences that were over: "),
@@ -361,7 +361,7 @@ def _to_output_columns(released: DataFrame, facts: FrameFacts) -> DataFrame:
         "destination",
         "key",
         "value",
-        F.from_json("headers", HEADERS_TYPE).alias("headers"),
+        F.from_json("headers", HEADERS_TYPE, LONG_JSON).alias("headers"),
         F.timestamp_millis(asked_ms).alias("deliver_at"),
         F.timestamp_millis(fired_at_ms).alias("fired_at"),
         late_ms.alias("lateness_ms"),

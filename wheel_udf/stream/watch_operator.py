@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, functions as F
 
-from wheel_udf.commands.columns import batch_ms
+from wheel_udf.commands.columns import LONG_JSON, batch_ms
 from wheel_udf.commands.contract import Contract
 from wheel_udf.commands.operations import parse_events, parse_operations
 from wheel_udf.common.errors import ConfigError
@@ -145,7 +145,7 @@ def _to_output_columns(ended: DataFrame, facts: FrameFacts) -> DataFrame:
     kind = F.col("kind")
     is_outcome, is_rejected = kind == "outcome", kind == "rejected"
     reason_json, status_json = F.col(DETAIL), F.col(DETAIL)  # what it holds depends on the kind
-    reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE))
+    reason = F.when(is_rejected, F.from_json(reason_json, REASON_TYPE, LONG_JSON))
     identity = F.concat_ws("\0", "group", "op_id", "generation", "outcome", "at_ms")
     return ended.select(
         facts.kind_column(),
@@ -160,7 +160,7 @@ def _to_output_columns(ended: DataFrame, facts: FrameFacts) -> DataFrame:
         "destination",
         "key",
         "value",
-        F.from_json("headers", HEADERS_TYPE).alias("headers"),
+        F.from_json("headers", HEADERS_TYPE, LONG_JSON).alias("headers"),
         F.when(is_outcome, F.md5(identity.cast("binary"))).alias("fire_id"),
         reason.error_code.alias("error_code"),
         reason.error_message.alias("error_message"),

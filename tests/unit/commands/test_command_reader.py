@@ -127,7 +127,7 @@ def test_a_record_of_the_future_moved_the_clock_if_no_command_of_its_batch_named
     ]
 
 
-def test_a_row_without_a_version_of_its_source_has_none_whatever_stands_beside_it() -> None:
+def test_a_row_without_a_version_of_its_source_has_that_of_a_row_without_a_source() -> None:
     command = {
         "schedule_id": pa.array([b"a"]),
         "delay": pa.array(["5 s"]),
@@ -135,7 +135,88 @@ def test_a_row_without_a_version_of_its_source_has_none_whatever_stands_beside_i
     }
     (made,) = read(command | {"source_seq": pa.nulls(1, pa.int64())})
 
-    assert made["seq"] is None
+    assert (made["seq"], made["seq_given"]) == (NOW_MS, False)
+
+
+def test_a_number_behind_thousands_of_zeros_stopped_the_batch() -> None:
+    long = "0" * 5_000 + "1234567890123456789"
+    rows = [
+        {"schedule_id": b"a", "delay": "5 s", "destination": "orders", "seq": seq}
+        for seq in (long, f"-{long}")
+    ]
+
+    assert [row["seq"] for row in of_rows(rows)] == [1234567890123456789, -1234567890123456789]
+
+
+def test_a_spread_wider_than_a_year_put_an_entry_beyond_all_timestamps() -> None:
+    common = {"schedule_id": b"a", "destination": "orders"}
+    made = of_rows(
+        [
+            common | {"delay": "5 s", "spread": "1000000000 weeks"},
+            common | {"delay": "5 s", "spread": "367 days"},
+            common | {"delay": "5 s", "spread": "366 days"},
+            common | {"repeat": "@daily", "spread": "367 days"},
+            common | {"deliver_at": "294247-01-10T04:00:54.775Z", "spread": "366 days"},
+        ]
+    )
+
+    assert [row["error_code"] for row in made] == [
+        "bad_spread",
+        "bad_spread",
+        None,
+        "bad_spread",
+        "beyond_max_delay",
+    ]
+    assert "rule: not negative, at most 366 days; " in made[0]["error_message"]
+
+
+def test_a_series_has_no_delay_level() -> None:
+    hours = Contract(levels=FixedLevels(list_ms=(30_000, 3_600_000)))
+    common = {"schedule_id": b"a", "destination": "orders", "repeat": "every 1 hour"}
+    made = of_rows(
+        [
+            common | {"delay": "17 s"},
+            common | {"starts_at": "2026-01-05T12:00:17Z"},
+            common | {"deliver_at": "2026-01-05T15:00:00Z"},
+            common | {"repeat": None, "delay": "17 s"},
+            common | {"repeat": None, "deliver_at": "2026-01-05T15:00:00Z"},
+        ],
+        hours,
+    )
+
+    assert [(row["error_code"], row["delay_level_ms"], row["level_error_ms"]) for row in made] == [
+        (None, None, None),
+        (None, None, None),
+        (None, None, None),
+        (None, 30_000, 13_000),
+        ("beyond_levels", None, None),
+    ]
+
+
+def test_starts_at_has_the_bounds_of_deliver_at() -> None:
+    common = {"schedule_id": b"a", "destination": "orders", "repeat": "@yearly"}
+    days = Contract(max_delay_ms=86_400_000)
+    for instant, code in (
+        ("3000-01-01", "beyond_max_delay"),
+        ("1850-01-01", "due_too_early"),
+        ("2026-01-06", None),
+        ("1999-01-01", None),
+    ):
+        made = of_rows([common | {name: instant} for name in ("deliver_at", "starts_at")], days)
+        assert [row["error_code"] for row in made] == [code, code]
+
+
+def test_a_retry_is_of_one_delivery_and_has_no_rule() -> None:
+    retry = {
+        "schedule_id": b"a",
+        "destination": "orders",
+        "op": "RETRY",
+        "attempt": "1",
+        "deliver_at": "2026-01-05",
+    }
+    made = of_rows([retry | {"repeat": "@daily"}, retry | {"repeat": None}])
+
+    assert [row["error_code"] for row in made] == ["retry_repeats", None]
 
 
 _TEXTS = st.one_of(

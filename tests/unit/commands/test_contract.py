@@ -28,6 +28,12 @@ def test_a_limit_is_a_whole_number_from_0(name: str, value: Any) -> None:
         Contract(**{name: value})
 
 
+@pytest.mark.parametrize(("name", "value"), [("most_missed", -1), ("most_missed", "x"), ("levels", "fixed")])
+def test_what_a_series_or_a_level_is_read_with_is_checked_at_once(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} = {value!r}"):
+        Contract(**{name: value})
+
+
 @pytest.mark.parametrize("value", [(), "orders", {"orders"}])
 def test_an_allow_list_is_a_tuple_with_something_in_it(value: Any) -> None:
     with pytest.raises(ConfigError, match="not an allow-list: destinations"):

@@ -45,6 +45,16 @@ def test_a_command_without_a_due_time_has_the_delay_of_its_topic_or_the_default_
         assert read.column("delay").to_pylist() == expected
 
 
+def test_a_series_that_says_when_it_starts_takes_no_delay_of_its_topic() -> None:
+    topics = pa.array([{"topic": "in-1m"}] * 3, pa.struct([("topic", pa.string())]))
+    columns = [topics, pa.array(["@daily", "@daily", None]), pa.array(["2026-02-01", None, None])]
+    names = ["kafka", "repeat", "starts_at"]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array([0, 0, 0])], names=[*names, "batch_ms"])
+    read = DelayReader(tuple(names), 5, {"in-1m": 60_000}).read(batch)
+
+    assert read.column("delay").to_pylist() == [None, "60000 ms", "60000 ms"]
+
+
 def test_a_column_delay_is_added_at_the_end_where_there_was_none() -> None:
     read = made(DelayReader(("deliver_at", "kafka"), 5, {}))
     assert read.schema.names == ["deliver_at", "kafka", "delay"]

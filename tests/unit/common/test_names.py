@@ -53,6 +53,7 @@ def test_names_and_expression_for_spark_allow_what_the_list_allows() -> None:
     for name in filter(is_destination_name, names):
         by_columns = name in allowed.names or re.fullmatch(allowed.expression, name) is not None
         assert by_columns == (allowed.first(name) is not None), name
+        assert by_columns == (name in allowed), name
         assert by_columns == any(fnmatchcase(name, pattern) for pattern in patterns), name
 
 
