@@ -142,9 +142,7 @@ def test_what_the_job_refuses_is_an_error_line_with_its_exit_code(
         assert "an act without ids and without a predicate" in line("cancel", code=2)[-1]
         assert "not an allowed destination" in line("reroute", "--id", "soon", "--to", "nowhere", code=2)[-1]
         monkeypatch.setattr("wheel_udf.job.serving.MOST_ROWS", 1)
-        assert (
-            "a forecast of too many rows for one answer; rule: up to 1 rows" in line("forecast", code=2)[-1]
-        )
+        assert "too many rows for one answer: every; rule: up to 1 rows" in line("forecast", code=2)[-1]
         with pytest.raises(ActError, match="the new due time cannot be used"):
             Job.connect("metered").act("move", ids=["soon"], to="nothing")
 
