@@ -43,7 +43,9 @@ class Terminal:
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._folder = folder
-        self._environment = os.environ | {
+        # Of these options Java says on a line of its own that it has read them.
+        plain = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
+        self._environment = plain | {
             "WHEEL_UDF_STATE": str(folder / "state"),
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "PYTHONUNBUFFERED": "1",
@@ -97,9 +99,10 @@ class Terminal:
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None, "a pipe"
-        for line in process.stdout:
-            if not line.endswith(_NO_TERMINAL):
-                self._put(line.rstrip("\n"))
+        with process.stdout as lines:
+            for line in lines:
+                if not line.endswith(_NO_TERMINAL):
+                    self._put(line.rstrip("\n"))
 
 
 def recorded() -> list[str]:
