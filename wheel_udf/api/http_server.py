@@ -28,9 +28,9 @@ class HttpServer:
             family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
             server = type("Server", (_Server,), {"address_family": family})
             self._server: ThreadingHTTPServer = server(place[:2], BaseHTTPRequestHandler)
-        except OSError as fault:
+        except (OSError, UnicodeError) as fault:  # a host name with an empty part
             raise ConfigError(
-                f"the port of the job cannot be opened ({fault.strerror or fault})",
+                f"the port of the job cannot be opened ({getattr(fault, 'strerror', None) or fault})",
                 field="api.port",
                 value=port,
                 rule=f"a free port of the address {address}",

@@ -23,6 +23,9 @@ PRESETS: Final = ("native", "json", "scheduler")
 """Names of the presets of Kafka records."""
 DEFAULT_PRESET: Final = "native"
 
+MOST_MISSED: Final = 1_000_000_000
+"""The largest ``most_missed``."""
+
 OPERATION_COLUMNS: Final = (
     "op_id", "group", "keys", "rule", "deadline", "limit", "event_time", "destination", "key", "value", "headers",
 )  # fmt: skip
@@ -76,8 +79,8 @@ class Contract:
             if value is not None and not (type(value) is int and 0 <= value < 2**63):
                 rule = "a whole number from 0 to 2**63 - 1, or None"
                 yield ConfigError("not a limit", field=name, value=value, rule=rule)
-        if not (type(self.most_missed) is int and self.most_missed >= 1):
-            rule = "a whole number, at least 1"
+        if not (type(self.most_missed) is int and 1 <= self.most_missed <= MOST_MISSED):
+            rule = f"a whole number, from 1 to {MOST_MISSED}"
             yield ConfigError("not a limit", field="most_missed", value=self.most_missed, rule=rule)
         levels: object = self.levels
         if not isinstance(levels, Levels | None):

@@ -79,10 +79,10 @@ def _place_of(asked: argparse.Namespace) -> Place | None:
     try:
         checkpoint = mapping_of_text(text_of(Path(asked.config)), asked.config).get("checkpoint")
         filled, faults = resolve({"checkpoint": checkpoint})
-    except WheelError:
+        found: Any = filled["checkpoint"]
+        return place_of(found) if isinstance(found, str) and found and not faults else None
+    except (WheelError, ValueError):  # a path with a NUL
         return None
-    found: Any = filled["checkpoint"]
-    return place_of(found) if isinstance(found, str) and found and not faults else None
 
 
 def print_answer(answer: Answer, asked: argparse.Namespace, print_line: PrintLine) -> None:

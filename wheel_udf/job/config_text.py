@@ -36,7 +36,11 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002  # as PyYAML's
         try:
             return super().construct_object(node, deep=deep)
-        except (ValueError, KeyError, AttributeError):  # 0x_, a number of 5000 digits, !!bool of a word
+        except (
+            ValueError,
+            LookupError,
+            AttributeError,
+        ):  # 0x_, a number of 5000 digits, !!bool of a word, !!int ""
             problem = f"not a value of the type {node.tag.rpartition(':')[2]}"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 

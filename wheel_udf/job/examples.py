@@ -105,6 +105,10 @@ def _copy_new(targets: Mapping[Path, Path], option: str, print_line: PrintLine) 
             hint="choose another folder",
         )
     for path, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+        except OSError as fault:
+            what = f"a file cannot be written ({fault.strerror or fault})"
+            raise ConfigError(what, field=option, value=str(target), hint="choose another folder") from None
         print_line(str(target))

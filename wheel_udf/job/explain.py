@@ -34,6 +34,7 @@ from wheel_udf.spark.files import local_folder
 from wheel_udf.spark.object_stores import is_in_object_store
 
 _SAMPLE: Final = 4_096
+_SAMPLE_BYTES: Final = 20_000_000
 _BATCH_S: Final = 1.0
 _BATCH_S_PER_MILLION: Final = 0.1
 _BATCH_S_PER_MILLION_IN_ROW: Final = 1.3
@@ -123,6 +124,8 @@ def levels_of(config: AnyConfig, traffic: Traffic) -> list[Level]:
 def bytes_of_entry(value_bytes: int) -> float:
     """Bytes of an entry in the state: random ids, values that do not compress, no key and no headers."""
     rng = random.Random(4)  # noqa: S311  # no secret: the same figure at each call
+    # Of large values fewer: they do not compress, and each takes thirty times its size while it is made.
+    count = max(64, min(_SAMPLE, _SAMPLE_BYTES // max(value_bytes, 1)))
     rows = [
         {
             "schedule_id": f"order-{rng.randrange(10**12):012}",
@@ -132,10 +135,10 @@ def bytes_of_entry(value_bytes: int) -> float:
             "destination": "reminders",
             "value": rng.randbytes(value_bytes),
         }
-        for _ in range(_SAMPLE)
+        for _ in range(count)
     ]
     entries = pa.Table.from_pylist(rows, schema=ENTRY_SCHEMA).sort_by("deliver_at_ms")
-    return Chunk.of_entries(1, 0, entries).size / _SAMPLE + INDEX_BYTES
+    return Chunk.of_entries(1, 0, entries).size / count + INDEX_BYTES
 
 
 # ---- text ----------------------------------------------------------------------------------------
@@ -189,8 +192,8 @@ def facts(config: AnyConfig, traffic: Traffic, levels: list[Level]) -> Iterator[
     yield (
         "state",
         (
-            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry), "
-            "moved whole by a batch with commands"
+            f"{_mb(near * size)} in {config.wheel.shards} shards ({size:,.0f} bytes an entry)"
+            + ("" if _has_chunk_files(config) else ", moved whole by a batch with commands")
         ),
     )
     if isinstance(config, TieredConfig):
@@ -265,7 +268,7 @@ def limits(config: AnyConfig, traffic: Traffic) -> Iterator[tuple[float, str]]:
             near / room,
             f"the state of a shard holds 1.5 GB: {room:,.0f} entries in all; remedy: more shards, or {fewer}",
         )
-    if (longest_ms := config.contract.max_delay_ms) is not None:
+    if longest_ms := config.contract.max_delay_ms:
         longest = duration_text(longest_ms)
         yield (
             traffic.horizon_ms / longest_ms,

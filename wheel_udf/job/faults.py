@@ -175,6 +175,8 @@ def _in_words(spot: _Spot, detail: ErrorDetails) -> ConfigError:
             what, rule = "not allowed", f"a text that matches {context['pattern']}"
         case _:
             what, rule = _TYPE_WORDS.get(kind, ("not a good value", detail["msg"]))
+            if value == HIDDEN and kind in ("float_type", "int_type", "bool_type"):
+                hint = "${env:...} and ${file:...} stand in texts; for another value: --set"
     return ConfigError(what, field=path_text(spot.path), value=value, rule=rule, hint=hint)
 
 
@@ -190,6 +192,7 @@ _TYPE_WORDS = {
     "int_type": ("not a whole number", "a whole number"),
     "string_type": ("not a text", "a text (in quotes if it looks like a number)"),
     "bool_type": ("not true or false", "true or false"),
+    "invalid_key": ("not a key", "a text (in quotes if it looks like a number)"),
     "tuple_type": ("not a list", "a list"),
     "dict_type": _SECTION,
     "model_type": _SECTION,

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import INT64_MAX
 from wheel_udf.common.instants import instant_text_ms
@@ -25,7 +27,7 @@ from wheel_udf.common.progress import PrintLine
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.policies.series import upcoming
 from wheel_udf.recurrence.local_times import zone_of
-from wheel_udf.recurrence.occurrences import occurrences_of
+from wheel_udf.recurrence.occurrences import Occurrences, occurrences_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,10 +72,19 @@ def _of_rule(asked: argparse.Namespace, print_line: PrintLine) -> None:
     rule = occurrences.rule
     from_ms = wall_clock_ms() if asked.instant is None else asked.instant
     anchor_ms = from_ms if rule.starts_ms is None else rule.starts_ms
-    most = asked.n if rule.count is None else min(asked.n, rule.count)
-    found = occurrences.between(from_ms, INT64_MAX, anchor_ms, most).tolist()
+    most = asked.n
+    if rule.count is not None:
+        gone = 0 if rule.starts_ms is None else _gone(occurrences, rule.starts_ms, from_ms)
+        most = min(most, rule.count - gone)
+    found = occurrences.between(from_ms, INT64_MAX, anchor_ms, most).tolist() if most > 0 else []
     for line in _lines(found, rule.zone) or [f"no occurrence after {instant_text_ms(from_ms)}"]:
         print_line(line)
+
+
+def _gone(occurrences: Occurrences, starts_ms: int, upto_ms: int) -> int:
+    """How many occurrences there were from the start of a rule up to an instant."""
+    before, upto, anchor = (np.array([each], np.int64) for each in (starts_ms - 1, upto_ms, starts_ms))
+    return int(occurrences.upto(before, upto, anchor)[0][0])
 
 
 def _of_job(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> None:
@@ -129,5 +140,8 @@ def _lines(instants_ms: Iterable[int], zone: str) -> list[str]:
 
 def _local(instant_ms: int, zone: str) -> str:
     """The local time of an instant with its offset, and the name of the zone."""
-    at = (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(zone_of(zone))
+    try:
+        at = (_EPOCH + timedelta(milliseconds=instant_ms)).astimezone(zone_of(zone))
+    except OverflowError:
+        return f"(outside the years of local times, {zone})"
     return f"{at.isoformat(timespec='milliseconds')} {zone}"

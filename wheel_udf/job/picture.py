@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.instants import parse_instant_ms
 from wheel_udf.common.progress import PrintLine
@@ -36,7 +37,7 @@ def draw(steps: Sequence[Mapping[str, Any]], file: Path) -> None:
         file: Where to.
 
     Raises:
-        ConfigError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed, or draws no such file.
     """
     if (missing := missing_package("matplotlib", "demo", "--png")) is not None:
         raise missing
@@ -45,8 +46,13 @@ def draw(steps: Sequence[Mapping[str, Any]], file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    known, estimated = _tables(steps)
     figure, axes = plt.subplots(figsize=(10, 4), layout="constrained")
+    kinds = figure.canvas.get_supported_filetypes()
+    if file.suffix[1:].lower() not in kinds:
+        plt.close(figure)
+        rule = ", ".join(f".{kind}" for kind in sorted(kinds))
+        raise ConfigError("not a kind of picture", field="--png", value=str(file), rule=rule)
+    known, estimated = _tables(steps)
     apart = known.index.to_series().diff().min()
     bar: Any = partial(axes.bar, width=apart if len(known) > 1 else 0.01, align="edge")
     base = 0 * known.iloc[:, 0]
@@ -71,17 +77,27 @@ def draw(steps: Sequence[Mapping[str, Any]], file: Path) -> None:
 
 
 def finish(steps: Sequence[Mapping[str, Any]], file: Path, print_line: PrintLine) -> None:
-    """Draws a forecast and says so; one without rows is not drawn."""
-    if steps:
-        draw(steps, file)
-    print_line(f"drawn: {file}" if steps else "no picture was drawn")
+    """Draws a forecast and says so; one without rows in years that can be drawn is not drawn.
+
+    Raises:
+        ConfigError: As :func:`draw`.
+    """
+    drawn = _drawable(steps)
+    if drawn:
+        draw(drawn, file)
+    print_line(f"drawn: {file}" if drawn else "no picture was drawn")
+
+
+def _drawable(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    known = (row for row in steps if not row["due_from"].startswith(_PAST_9999))
+    return [row for row in known if parse_instant_ms(row["due_from"]) < _LAST_DAY * _DAY_MS]
 
 
 def _tables(steps: Sequence[Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Two tables by day and destination: entries, and later occurrences of series."""
     import pandas as pd
 
-    drawn = [row for row in steps if not row["due_from"].startswith(_PAST_9999)]
+    drawn = _drawable(steps)
     # As numbers: pandas has no instants beyond 2262.
     frame: Any = pd.DataFrame(
         {
@@ -92,7 +108,6 @@ def _tables(steps: Sequence[Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFr
             "estimated": [row["estimated"] for row in drawn],
         }
     )
-    frame = frame[frame["day"] < _LAST_DAY]
     table = frame.pivot_table(index="day", columns="destination", aggfunc="sum").fillna(0)
     largest = [*table["rows"].sum().sort_values(ascending=False).index]
     parts = []

@@ -36,6 +36,8 @@ def execute(config: Any, asked: argparse.Namespace, print_line: PrintLine) -> No
     if (missing := missing_package("textual", "top", "top")) is not None:
         raise missing
     from wheel_udf.api.job import Job
+    from wheel_udf.api.place import absolute
     from wheel_udf.job.top_screen import Top
 
-    Top(Job.connect(config.checkpoint), every_s=asked.every).run()
+    # A relative path may also be the name of another job.
+    Top(Job.connect(absolute(config.checkpoint)), every_s=asked.every).run()

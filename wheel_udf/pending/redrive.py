@@ -97,7 +97,7 @@ def redrive(  # an act, by name
 
     Raises:
         ActError: They are too many, the predicate cannot be used, or too many conflicting acts.
-        ConfigError: The rate is not above 0, or above 1,000,000 a second.
+        ConfigError: The rate is not from 0.000001 to 1,000,000 a second.
         CheckpointError: There is no checkpoint, or it is damaged.
     """
     require_per_second(per_s)

@@ -48,6 +48,15 @@ def test_the_bytes_of_an_entry_follow_its_value() -> None:
     assert large - small == pytest.approx(1_000 * 4 / 3, rel=0.05)
 
 
+def test_values_of_a_megabyte_took_all_memory_to_be_measured() -> None:
+    assert bytes_of_entry(1_000_000) == pytest.approx(1_000_000 * 4 / 3, rel=0.05)
+
+
+def test_a_job_without_delays_can_be_explained() -> None:
+    found = [text for _, text in limits(config("contract.max_delay=0"), Traffic(10, HOUR_MS, 10))]
+    assert not any("max_delay" in text for text in found)
+
+
 def test_the_limit_that_is_nearest_comes_first() -> None:
     found = sorted(
         limits(config("limits.pending=1000", "limits.soft=1"), Traffic(10, HOUR_MS, 10)), reverse=True

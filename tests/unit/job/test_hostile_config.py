@@ -56,6 +56,7 @@ def test_the_config_that_is_damaged_in_these_tests_is_a_good_one() -> None:
         ("a: 0b_", "not a value of the type int"),
         (f"a: {'1' * 5_000}", "not a value of the type int"),
         ("a: !!float x", "not a value of the type float"),
+        ('a: !!int ""', "not a value of the type int"),
         ("a: !!bool perhaps", "not a value of the type bool"),
         ("a: !!timestamp soon", "not a value of the type timestamp"),
         ("a: !!map 5", "not a value of the type map"),
@@ -75,6 +76,31 @@ def test_a_text_that_is_no_plain_mapping_is_one_error_with_its_problem(
         loader.load(written(tmp_path, text))
     with pytest.raises(ConfigErrors, match=r"the value of --set is not valid YAML: name"):
         loader.load(written(tmp_path, SMALL.decode()), [f"name={text}"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "404: {sink: delta}",
+        "levels: {topics: {1: 5s}}",
+        "source: {options: {1: 2}}",
+        "1: 2",
+        "destinations: {404: {sink: delta, path: out}, on: {sink: json}}",
+    ],
+)
+def test_a_key_that_is_no_text_hid_all_other_errors(tmp_path: Path, more: str) -> None:
+    with pytest.raises(ConfigErrors) as found:
+        loader.load(written(tmp_path, f"{more}\nname: 5\ncheckpoint: [a]\n"))
+    fields = [str(fault.field) for fault in found.value.faults]
+    assert {"name", "checkpoint"} <= set(fields)
+
+
+def test_a_placeholder_where_a_number_is_wanted_is_told_from_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORT", "9108")
+    with pytest.raises(ConfigError, match=r"api.port = '\*\*\*'; rule: a whole number; hint: .*: --set"):
+        loader.load(written(tmp_path, SMALL.decode() + '\napi: {port: "${env:PORT}"}\n'))
 
 
 @given(mangled(b'destinations."a.b".path=out', b"limits={fired_per_batch: 5}", b"wheel.size= "))

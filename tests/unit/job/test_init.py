@@ -78,6 +78,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "orders_sample.py").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_of_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = init("orders", "--into", str(tmp_path / "file"))
+    assert code == 2
+    assert "a file cannot be written (" in err
+    assert "--into = " in err
+
+
 def test_an_unknown_use_is_refused_with_the_known_ones() -> None:
     code, _, err = init("remindrs")
     assert (code, err.strip()) == (

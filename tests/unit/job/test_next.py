@@ -37,6 +37,23 @@ def test_a_period_counts_from_the_asked_instant_or_from_its_own_start_and_ends_w
     assert [line[:10] for line in lines] == ["2026-02-28", "2026-03-31"]
 
 
+def test_what_a_rule_with_a_start_has_had_counts() -> None:
+    rule = ("--repeat", "R3/2026-01-31T09:00:00Z/P1M", "--from")
+    for instant, months in (
+        ("2026-01-01", ["2026-01-31", "2026-02-28", "2026-03-31"]),
+        ("2026-03-01", ["2026-03-31"]),
+        ("2027-01-01", ["no occurre"]),
+    ):
+        assert [line[:10] for line in said(*rule, instant)[1]] == months
+
+
+def test_at_the_ends_of_the_calendar_there_is_the_instant_alone() -> None:
+    code, lines, _ = said(
+        "--repeat", "every 1 hour", "--time-zone", "+14:00", "--from", "9999-12-31T12:00Z", "-n", "1"
+    )
+    assert (code, lines) == (0, ["9999-12-31T13:00:00.000Z  (outside the years of local times, +14:00)"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

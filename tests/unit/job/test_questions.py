@@ -76,7 +76,7 @@ def test_a_program_names_instants_and_rates_as_people_do() -> None:
         ("pending", {"config": "x"}, r"no such argument: config"),
         ("move", {"id": "a"}, r"an argument is missing: to"),
         ("redrive", {"rate": "fast"}, r"not a rate: 'fast'"),
-        ("redrive", {"rate": 0}, r"not a rate: rate = 0; rule: a number a second above 0; at most 1000000"),
+        ("redrive", {"rate": 0}, r"not a rate: rate = 0; rule: a number a second, from 0.000001 to 1000000"),
         ("redrive", {"rate": 1e9}, r"not a rate: rate = 1000000000.0"),
         ("backfill", {"id": "a", "from": -(10**30), "to": 0}, r"out of range: from = -10{30}"),
     ],

@@ -48,7 +48,7 @@ destinations:
         ),
         (
             "not a rate: destinations.many.rate = 'fast'; "
-            "rule: a number with /s, /min or /h, such as 100/s; at most 1000000/s"
+            "rule: a number with /s, /min or /h, such as 100/s; from 0.0036/h to 1000000/s"
         ),
         "too small: destinations.many.retries.factor = 0.5; rule: at least 1.0",
         "not one of the known values: destinations.many.retries.jitter = 'some'; rule: 'full', 'equal' or 'none'",
@@ -84,7 +84,7 @@ destinations:
         f"the default destination is not on the allow-list: contract.default_destination = 'nobody'; {listed}",
         (
             "not a rate: destinations.rate.rate = 'fast'; "
-            "rule: a number with /s, /min or /h, such as 100/s; at most 1000000/s"
+            "rule: a number with /s, /min or /h, such as 100/s; from 0.0036/h to 1000000/s"
         ),
         "not a duration: destinations.list.timeout = 'soon'",
         "too small a burst: destinations.burst.burst = 2; rule: at least wheel.shards, 4: each shard has a part of it",

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, StrictBool, StrictFloat, StrictInt
 from pydantic_core import InitErrorDetails
 
+from wheel_udf.commands.contract import MOST_MISSED
 from wheel_udf.common.errors import StoreError
 from wheel_udf.job.models.record_parts import RecordPartsConfig
 from wheel_udf.job.models.section import Rule, Section
@@ -55,7 +56,7 @@ class ContractConfig(OperationContractConfig, RecordPartsConfig):
     time_zone: TimeZone = "UTC"
     """The zone of rules of series that name none: a name such as Europe/Paris, or an offset such as +02:00."""
 
-    most_missed: StrictInt = Field(1_000, ge=1)
+    most_missed: StrictInt = Field(1_000, ge=1, le=MOST_MISSED)
     """With on_missed: all, how many occurrences of a series are released late; the others are missed."""
 
 

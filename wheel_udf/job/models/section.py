@@ -163,12 +163,12 @@ def _without_faults(
     removed: set[Location] = set()
     for fault in faults:
         holder: Any = settings
-        value, keys = holder, tuple[str, ...]()
+        value, keys, last = holder, tuple[str, ...](), None
         for part in fault.get("loc", ()):
             if isinstance(value, dict) and part in value:  # else the name of the chosen variant of a section
-                holder, value, keys = value, value[part], (*keys, str(part))
+                holder, last, value, keys = value, part, value[part], (*keys, str(part))
         if keys and fault["type"] != "missing":
-            del holder[keys[-1]]
+            del holder[last]  # which may be no text
         if fault["type"] != _UNKNOWN:
             removed.add(keys)
     return settings, removed - {()}
