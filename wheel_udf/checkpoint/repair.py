@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from wheel_udf.checkpoint.checksums import companions
 from wheel_udf.checkpoint.inspection import Inspection, Resume
 from wheel_udf.checkpoint.move_marks import IMPORTED
+from wheel_udf.checkpoint.returned_files import returned_after
 from wheel_udf.checkpoint.spark_logs import RESTORE
 from wheel_udf.checkpoint.state_files import Finding
 from wheel_udf.spark.files import open_folder
@@ -141,6 +142,8 @@ def _removed(found: Inspection, resume: Resume) -> Iterator[str]:
                 if each.version > resume.batch:
                     yield from _with_checksums(found.files, each.name)
         yield from found.chunks.notes_from(resume.batch)
+        # A batch that is planned anew has other rows that come back.
+        yield from returned_after(found.files, resume.batch)
 
 
 def _with_checksums(files: Folder, name: str) -> list[str]:

@@ -11,7 +11,7 @@ file before it is committed. A repetition of the batch writes it anew, because o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +48,15 @@ def returned_waiting(path: str) -> int:
         return 0
     taken = returned_taken(path)
     return sum(number >= taken for number in numbers)
+
+
+def returned_after(files: Folder, batch: int) -> Iterator[str]:
+    """The files of a checkpoint's folder with what batches after one could not deliver."""
+    for number in _numbers(files):
+        name = f"{_FOLDER}/{number}.json"
+        found = parsed_json(files.read(name) or b"")
+        if isinstance(found, dict) and isinstance(found.get("batch"), int) and found["batch"] > batch:
+            yield name
 
 
 class ReturnedFiles:

@@ -41,7 +41,7 @@ from wheel_udf.delivery.report import BatchReport, report_of, total_of
 from wheel_udf.delivery.returns import ReturnedRows
 from wheel_udf.policies.punctual import NOTED_PROPERTY
 from wheel_udf.punctual.delivery import PunctualDelivery, noted
-from wheel_udf.sinks.batch_writer import write_batch
+from wheel_udf.sinks.batch_writer import dead_app_id, write_batch
 from wheel_udf.sinks.destinations import DEAD, Destinations, LeftOut, Sink, require_apart, shape_of
 from wheel_udf.spark.connect_session import require_jvm
 from wheel_udf.spark.queries import AVAILABLE_NOW, start_with, state_of_format
@@ -254,7 +254,7 @@ class _Delivery:
             rejected=0,
             destinations=self.destinations,
             rejects=self.rejects,
-            app_id=f"{self.identity.app_id}-dead",
+            app_id=dead_app_id(self.identity.app_id),
             batch_id=batch_id,
             shape=DEAD,
             require_lease=self.require_lease,

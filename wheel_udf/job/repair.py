@@ -44,7 +44,7 @@ from wheel_udf.job.models.scheduler import TieredConfig
 from wheel_udf.job.named import located
 from wheel_udf.job.replay import row_settings
 from wheel_udf.job.sessions import session
-from wheel_udf.sinks.batch_writer import rejects_app_id
+from wheel_udf.sinks.batch_writer import dead_app_id, rejects_app_id
 from wheel_udf.sinks.catalog_sink import CatalogTableSink, last_batch
 from wheel_udf.spark.files import local_folder, open_folder
 from wheel_udf.spark.places import place_of
@@ -124,10 +124,11 @@ def _part(spark: SparkSession, config: AnyConfig, path: str) -> Part:
 def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) -> Evidence:
     sinks = set(sink_places(row_settings(config, None))) | set(_recorded_places(path))
     tables = {
-        (place, app_id if pattern is not None else rejects_app_id(app_id))
+        (place, series)
         for pattern, kind, root in sinks
         if kind == "delta" and root is not None
         for place in tables_of(pattern, root)
+        for series in _series_of(pattern, app_id)
     }
     states = _states(tables)
     held, unknown = _of_names(spark, sinks, app_id)
@@ -135,6 +136,12 @@ def _evidence(spark: SparkSession, config: AnyConfig, path: str, app_id: str) ->
     blind = {f"{kind} {root or pattern or ''}".rstrip() for pattern, kind, root in others} | unknown
     blind |= {place for (place, _), state in states.items() if FORGETS in state.properties()}
     return Evidence(_held(states) | held, sorted(blind), repeat_risk(config))
+
+
+def _series_of(pattern: str | None, app_id: str) -> list[str]:
+    """The app ids of what a query writes to a destination, or to its rejects: the batches, and dead letters."""
+    both = [app_id, dead_app_id(app_id)]
+    return both if pattern is not None else [*map(rejects_app_id, both)]
 
 
 def _of_names(
@@ -145,9 +152,10 @@ def _of_names(
     for pattern, kind, root in sinks:
         if kind != _NAMED or root is None:
             continue
-        series = app_id if pattern is not None else rejects_app_id(app_id)
         for name, table in CatalogTableSink(root).found(spark, pattern):
-            batch = last_batch(table.state.transactions(), series)
+            marks = table.state.transactions()
+            batches = [last_batch(marks, series) for series in _series_of(pattern, app_id)]
+            batch = max((each for each in batches if each is not None), default=None)
             if not table.has_log:
                 unknown.add(f"{_NAMED} {name}")
             elif batch is not None:
@@ -158,10 +166,10 @@ def _of_names(
 def sink_places(settings: Mapping[str, Any]) -> Iterator[SinkPlace]:
     """Yields the places that a job writes to, of settings as a batch is planned with."""
     for pattern, sink in {**settings["destinations"], None: settings["rejects"]}.items():
-        if "table" in sink:
+        if sink["sink"] == "delta" and "table" in sink:
             yield pattern, _NAMED, sink["table"]
         else:
-            yield pattern, sink["sink"], sink.get("path", sink.get("topic"))
+            yield pattern, sink["sink"], sink.get("path", sink.get("table", sink.get("topic")))
 
 
 def _recorded_places(path: str) -> Iterator[SinkPlace]:

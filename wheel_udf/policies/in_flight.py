@@ -197,7 +197,8 @@ def _chosen(
     """Which entries of two tables are handed over, as a mask of each."""
     both = pa.concat_tables(tables)
     due = both["deliver_at_ms"].to_numpy()
-    is_once = both["repeat"].is_null().to_numpy()  # a series waits on while its occurrence is delivered
+    # A series waits on while its occurrence is delivered. What waits for its turn is due at another time.
+    is_once = both["repeat"].is_null().to_numpy() & both["held_ms"].is_null().to_numpy()
     fits = np.flatnonzero((due > clock_ms) & (due <= hand_over.horizon_ms(clock_ms)) & is_once)
     candidates = both.take(pa.array(fits))
     fits = fits[hand_over.is_punctual(candidates["destination"])]

@@ -53,6 +53,7 @@ from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.geometry import INT64_MAX, Wheel
 from wheel_udf.recurrence.local_times import NEVER
 from wheel_udf.recurrence.occurrences import Occurrences, occurrences_of
+from wheel_udf.recurrence.rule import Kind
 from wheel_udf.shard.rows import SCHEDULE, asked_ms, with_columns
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.known import NOTHING, PENDING, Known, look_up
@@ -263,7 +264,8 @@ class _Chain:
         self.is_series = commands["repeat"].is_valid().to_numpy() & (commands["op"].to_numpy() == SCHEDULE)
         self._event_ms: Int64s = commands["last_ms"].fill_null(0).to_numpy()
         self.anchor: Int64s = commands["anchor_ms"].fill_null(0).to_numpy().copy()
-        self._own = self._event_ms != self.anchor
+        # An act that skips the first occurrence begins after it, where its rule begins.
+        self._own = (self._event_ms != self.anchor) | commands["occurrence"].is_valid().to_numpy()
         self.first_ms, self.begin_ms = np.full(len(self.code), NEVER, np.int64), self._event_ms.copy()
         self.number: Int64s = commands["occurrence"].fill_null(0).to_numpy().copy()  # of acts that skip
         self.faults, self._cores = _read(commands["repeat"].combine_chunks())
@@ -357,8 +359,11 @@ class _Chain:
 
     def reasons(self, rows: Int64s, known: Known) -> list[str | None]:
         """Why each of some new series is refused, as JSON; None if it is not."""
-        alone = np.bincount(self.code, minlength=len(known.status)) == 1
-        unknown = (alone & (known.status == NOTHING))[self.code[rows]] & (self.first_ms[rows] == NEVER)
+        has_none = (
+            self.is_series & self.commands["deliver_at_ms"].is_null().to_numpy() & (self.first_ms == NEVER)
+        )
+        others = np.bincount(self.code[~(self._is_bad | has_none)], minlength=len(known.status))
+        unknown = ((others == 0) & (known.status == NOTHING))[self.code[rows]] & has_none[rows]
         found: list[str | None] = []
         for row, is_refused in zip(rows.tolist(), unknown.tolist(), strict=True):
             if row in self.faults:
@@ -479,8 +484,12 @@ class Series:
         )
         passed = np.minimum(1 + more, room)
         cut = np.flatnonzero(passed < 1 + more)  # the count ends before the clock
-        for same, some in _listed(group.rule, nominal_ms, anchor_ms, passed, cut):
-            newest_ms[same] = some[-1] if len(some) else nominal_ms[same]
+        rule = occurrences.rule
+        if rule.kind == Kind.ELAPSED:
+            newest_ms[cut] = nominal_ms[cut] + (passed[cut] - 1) * rule.size
+        else:
+            for same, some in _listed(group.rule, nominal_ms, anchor_ms, passed, cut):
+                newest_ms[same] = some[-1] if len(some) else nominal_ms[same]
         next_ms = occurrences.after(newest_ms, anchor_ms)
         found.next_ms[rows] = np.where((next_ms <= group.until_ms) & (passed < room), next_ms, NEVER)
         found.last_ms[rows], found.passed[rows] = newest_ms, passed

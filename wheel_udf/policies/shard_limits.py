@@ -6,7 +6,7 @@ counted from the entries themselves whenever it is needed, so it is exact and th
 drift::
 
     held  =  pending before the batch  -  removed by the batch  +  entries that replace others
-             -  due now (they leave with the batch)  -  confirmed by a sender
+             -  due now (they leave with the batch; series go on)  -  confirmed by a sender
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from wheel_udf.common.arrays import Bools
 from wheel_udf.policies.limits import BOUNDS, Held, Limits, counted, judge, keys_of
 from wheel_udf.shard.chunks import Chunk
 from wheel_udf.shard.rows import Int64s, without
 from wheel_udf.wheel.policies import Before, Verdict
 
-_COUNTED = ["destination", "deliver_at_ms"]
+_COUNTED = ["destination", "deliver_at_ms", "repeat"]
 _NONE = np.zeros(0, np.int64)
 
 
@@ -66,8 +66,7 @@ class _Held:
         state, flight, released = self.before.state, self.before.flight, self.before.released
         chunks = [*state.entry_chunks, *flight.loose]
         due = sum(self._due(number, chunk) for number, chunk in enumerate(chunks))
-        for rows in (staying, flight.again):
-            due += int((rows["deliver_at_ms"].to_numpy() <= self.before.now_ms).sum())
+        due += sum(int(self._leaves(rows).sum()) for rows in (staying, flight.again))
         all_leaves = released is None or due + past_due <= released
         gone = sum(map(len, self.before.removed.values())) + flight.confirmed
         count = state.pending - gone + staying.num_rows
@@ -77,7 +76,7 @@ class _Held:
             rest = [self._rest(number, chunk) for number, chunk in enumerate(chunks)]
             found = pa.concat_tables([*rest, *(each.select(_COUNTED) for each in (flight.again, staying))])
             if all_leaves:
-                found = found.filter(pc.greater(found["deliver_at_ms"], self.before.now_ms))
+                found = found.filter(pa.array(~self._leaves(found)))
             return pa.concat_tables(
                 [found, *(chunk.table(*_COUNTED).select(_COUNTED) for chunk in flight.chunks)]
             )
@@ -88,14 +87,16 @@ class _Held:
         return Held(count - due if all_leaves else count, counts)
 
     def _due(self, number: int, chunk: Chunk) -> int:
-        """How many entries of a chunk are due and stay; a chunk is opened only if the clock is between its times."""
-        removed = self.before.removed.get(number, _NONE)
-        if chunk.high_ms <= self.before.now_ms:
-            return chunk.rows - len(removed)
+        """How many entries of a chunk leave for good; a chunk that has none that is due is not opened."""
         if chunk.low_ms > self.before.now_ms:
             return 0
-        times = np.delete(chunk.table("deliver_at_ms")["deliver_at_ms"].to_numpy(), removed)
-        return int((times <= self.before.now_ms).sum())
+        leaves = self._leaves(chunk.table("deliver_at_ms", "repeat"))
+        return int(np.delete(leaves, self.before.removed.get(number, _NONE)).sum())
+
+    def _leaves(self, rows: pa.Table) -> Bools:
+        """Which entries are due, and over then: a series goes on, and counts."""
+        is_due = rows["deliver_at_ms"].to_numpy() <= self.before.now_ms
+        return np.asarray(is_due & rows["repeat"].is_null().to_numpy(), bool)
 
     def _rest(self, number: int, chunk: Chunk) -> pa.Table:
         table, removed = chunk.table(*_COUNTED).select(_COUNTED), self.before.removed.get(number)

@@ -108,6 +108,11 @@ def rejects_app_id(app_id: str) -> str:
     return f"{app_id}-rejects"
 
 
+def dead_app_id(app_id: str) -> str:
+    """The app id of a query's dead letters, which are written last, into a destination of the others."""
+    return f"{app_id}-dead"
+
+
 def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of one batch
     fired_rows: DataFrame,
     reject_rows: Callable[[], DataFrame],
@@ -156,17 +161,18 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
     batch = _Batch(shape, app_id, batch_id, require_lease)
     spark = fired_rows.sparkSession
     sinks = {name: destinations.resolve(name) for name in waiting}
-    checked = {name: _refusal(spark, sink, name, batch) for name, sink in sinks.items()}
-    reasons: dict[str, str | Refusal] = {name: why for name, why in checked.items() if why is not None}
+    reasons, broken = _checked(spark, sinks, batch)
     series = rejects_app_id(app_id)
     if rejects.holds(spark, None, app_id=series, batch_id=batch_id):
         if returns is not None:
             returns.keep_again(batch_id)
         return sum(waiting[name] for name in reasons)
     fired = with_source(fired_rows)
-    usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in reasons}
+    out = reasons.keys() | broken.keys()
+    usable = {name: sink for name, sink in sinks.items() if sink is not None and name not in out}
     may_fail = returns.takes if returns is not None else _takes_none
     tasks = _tasks(fired, usable, waiting, largest_to, batch, may_fail)
+    tasks += [_Task([name], partial(_raise, fault)) for name, fault in broken.items()]
     left_out = [*_run_all(spark, tasks, batch), *not_sent]
     reasons |= {name: reason for left in left_out for name, reason in left.reasons.items()}
     left_out = [left for left in (LeftOut.whole(fired, reasons, waiting), *left_out) if left.rows is not None]
@@ -181,6 +187,31 @@ def write_batch(  # noqa: PLR0913  # rows, their counts, places and identity of 
             rows = rows.unionByName(_undeliverable(left.rows, shape))
         _write_rejects(rows, rejects, series, batch)
     return refused
+
+
+def _checked(
+    spark: SparkSession, sinks: Mapping[str, Sink | None], batch: _Batch
+) -> tuple[dict[str, str | Refusal], dict[str, Exception]]:
+    """Why destinations cannot get their rows; and the errors of those that could not be looked at, which fail the batch
+    once the others have theirs.
+    """
+    reasons: dict[str, str | Refusal] = {}
+    broken: dict[str, Exception] = {}
+    for name, sink in sinks.items():
+        try:
+            why = _refusal(spark, sink, name, batch)
+        except LeaseError:
+            raise
+        except Exception as fault:  # noqa: BLE001  # of the sink, of any class
+            broken[name] = fault
+        else:
+            if why is not None:
+                reasons[name] = why
+    return reasons, broken
+
+
+def _raise(fault: Exception) -> LeftOut:
+    raise fault
 
 
 def _takes_none(_name: str) -> bool:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from wheel_udf.common.instants import LONGEST_WAIT_MS
+
 if TYPE_CHECKING:
     import httpx
 
@@ -29,6 +31,7 @@ _TRIES_LATER: Final = frozenset({408, 425, 429})
 _SERVER_ERRORS_FROM: Final = 500
 _NEVER: Final = frozenset({501, 505})  # the server will not learn the method or the version
 _GIVEN_UP_IN_A_ROW: Final = 5
+_LONGEST_WAIT_S: Final = LONGEST_WAIT_MS / 1_000
 _LONGEST_ANSWER: Final = 2048
 _TEXT_TIMEOUT_S: Final = 1.0
 _LONGEST_REASON: Final = 200
@@ -269,8 +272,8 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """The header ``Retry-After`` in seconds. A date counts from the answer's own date, by the server's clock."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdecimal():
-        return float(text)
+        return min(float(text), _LONGEST_WAIT_S)
     with suppress(ValueError, TypeError):
         span = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
-        return max(0.0, span.total_seconds())
+        return min(max(0.0, span.total_seconds()), _LONGEST_WAIT_S)
     return None

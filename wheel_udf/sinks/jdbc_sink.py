@@ -31,13 +31,12 @@ from wheel_udf.common.errors import ConfigError, ConfigErrors, SinkError
 from wheel_udf.common.instants import LONGEST_WAIT_MS
 from wheel_udf.common.secrets import hide, remember_options
 from wheel_udf.sinks.destinations import FIRED, LeftOut, Refusal, Shape, WithoutRecord, fields
-from wheel_udf.sinks.jdbc_tables import Move, Table, create_staging, quoted, table_of
+from wheel_udf.sinks.jdbc_tables import Move, Table, create_staging, is_of_table, quoted, table_of
 from wheel_udf.spark.jdbc import Database, SqlFault
 
 _DRIVER: Final = "org.postgresql.Driver"
 _URL: Final = "jdbc:postgresql:"
 _NAME: Final = "{destination}"
-_NOT_ALLOWED: Final = "42501"
 
 
 @dataclass(frozen=True)
@@ -112,14 +111,15 @@ class JdbcSink(WithoutRecord):
         try:
             with self._connected(spark) as database:
                 found = {name: table_of(database, self._table(name), shape) for name in rows_to}
-                reasons = {name: each for name, each in found.items() if isinstance(each, str)}
+                reasons: dict[str, str | Refusal] = {
+                    name: each for name, each in found.items() if isinstance(each, str)
+                }
                 tables = {name: each for name, each in found.items() if isinstance(each, Table)}
                 refused = self._moved(database, frame, tables, reasons, shape) if tables else {}
         except SqlFault as fault:
             if self.when_down == "fail":
                 raise self._away(fault) from None
-            away = Refusal(f"the database is away: {fault.text}", is_final=False)
-            return LeftOut(dict.fromkeys(rows_to, away))
+            return LeftOut(dict.fromkeys(rows_to, _is_away(fault)))
         usable = frame.where(F.col("destination").isin([name for name in tables if name not in reasons]))
         return LeftOut.of(reasons, usable, refused)
 
@@ -128,7 +128,7 @@ class JdbcSink(WithoutRecord):
         database: Database,
         frame: DataFrame,
         tables: Mapping[str, Table],
-        reasons: dict[str, str],
+        reasons: dict[str, str | Refusal],
         shape: Shape,
     ) -> dict[str, str]:
         """Writes the rows; adds tables that may not be written to `reasons`, and returns the refused rows."""
@@ -137,16 +137,29 @@ class JdbcSink(WithoutRecord):
         create_staging(database, staging, shape)
         try:
             self._stage(frame.where(F.col("destination").isin(list(tables))), staging, shape)
-            for name, table in tables.items():
+            left = list(tables)
+            while left:
                 try:
-                    refused |= Move(database, staging, table, name).run()
+                    refused |= Move(database, staging, tables[left[0]], left[0]).run()
                 except SqlFault as fault:
-                    if fault.state != _NOT_ALLOWED:
+                    if is_of_table(fault):
+                        reasons[left[0]] = fault.text
+                    elif self.when_down == "fail":
                         raise
-                    reasons[name] = fault.text
+                    else:  # what was inserted is no reject
+                        reasons |= dict.fromkeys(left, _is_away(fault))
+                        break
+                left = left[1:]
         finally:
-            database.execute(f"DROP TABLE IF EXISTS {staging}")
+            self._drop(database, staging)
         return refused
+
+    def _drop(self, database: Database, staging: str) -> None:
+        try:
+            database.execute(f"DROP TABLE IF EXISTS {staging}")
+        except SqlFault:
+            if self.when_down == "fail":
+                raise
 
     def _stage(self, rows: DataFrame, staging: str, shape: Shape) -> None:
         writer = rows.select(*_columns(shape)).write.format("jdbc").mode("append")
@@ -185,6 +198,10 @@ class JdbcSink(WithoutRecord):
             value=hide(self.url),
             hint="check that it is up, and that spark.jars.packages has org.postgresql:postgresql",
         )
+
+
+def _is_away(fault: SqlFault) -> Refusal:
+    return Refusal(f"the database is away: {fault.text}", is_final=False)
 
 
 def _columns(shape: Shape) -> list[Column]:

@@ -19,8 +19,10 @@ from wheel_udf.spark.jdbc import SqlFault
 if TYPE_CHECKING:
     from wheel_udf.spark.jdbc import Database
 
-MOST_SINGLE_ROWS: Final = 1_000
-"""Most refused rows of a table found one by one in a batch. Beyond that, their neighbours are refused with them."""
+MOST_SINGLE_ROWS: Final = 10_000
+"""Most refused rows of a table found one by one in a batch. Beyond that, up to :data:`MOST_NEIGHBOURS` rows around each
+are refused with it."""
+MOST_NEIGHBOURS: Final = 64
 
 _TYPES: Final = {"bigint": "bigint", "int": "integer", "timestamp": "timestamptz", "binary": "bytea"}
 _COLUMNS: Final = """
@@ -35,8 +37,16 @@ FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.
 WHERE i.indrelid = to_regclass(?) AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL
   AND a.attname = 'fire_id'
 """
-_OF_A_ROW: Final = ("22", "23")
-"""Classes of SQLSTATE: a value that does not fit, a constraint that it breaks."""
+_OF_A_ROW: Final = ("22", "23", "P0")
+"""Classes of SQLSTATE: a value that does not fit, a constraint that it breaks, an error that a trigger raises."""
+_OF_THE_DATABASE: Final = ("08", "25", "40", "53", "57", "58", "XX")
+"""Classes: no connection, a broken transaction, a conflict, no resources, an operator's or a timeout's end, faults of
+the system. A fault of another class is one of the table."""
+
+
+def is_of_table(fault: SqlFault) -> bool:
+    """Whether a fault is one of a table, and not of the database as a whole."""
+    return bool(fault.state) and not fault.state.startswith(_OF_THE_DATABASE)
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,8 @@ class Move:
 
     def _halve(self, ids: list[str], fault: SqlFault) -> None:
         """Inserts the rows of a range that failed as a whole, half by half, down to those that the table refuses."""
-        if len(ids) == 1 or len(self.refused) >= MOST_SINGLE_ROWS:
+        few = MOST_NEIGHBOURS if len(self.refused) >= MOST_SINGLE_ROWS else 1
+        if len(ids) <= few:
             self.refused.update(dict.fromkeys(ids, fault.text))
             return
         middle = len(ids) // 2

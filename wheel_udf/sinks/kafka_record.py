@@ -119,7 +119,7 @@ def _delivery(shape: Shape, _context: SparkContext) -> list[Column]:
 def _timed(shape: Shape, _context: SparkContext) -> list[Column]:
     return [
         *_record_columns(F.when(F.col("headers").isNotNull(), _own_headers())),
-        F.unix_millis(shape.order[0]).alias("due_ms"),
+        F.unix_millis("fired_at").alias("due_ms"),
         *(
             (F.unix_millis(column) if form == "instant" else _written(column, form)).alias(name)
             for name, column, form in shape.headers

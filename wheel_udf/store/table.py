@@ -17,7 +17,7 @@ from wheel_udf.common.errors import GeometryChangedError, StoreError
 from wheel_udf.store.layout import StoreLayout
 from wheel_udf.tables import delta_log as tables
 from wheel_udf.tables.delta_transaction import ConflictError, Transaction
-from wheel_udf.tables.table_state import bare_type
+from wheel_udf.tables.table_state import FORGETS, bare_type
 
 FORMAT_VERSION: Final = 4
 """Raised when columns or their meaning change; a table of another version is refused."""
@@ -75,6 +75,8 @@ PARTITIONED_BY: Final = ("level", "slot")
 _LAYOUT: Final = "wheel_udf.layout"
 _FORMAT: Final = "wheel_udf.format_version"
 _KEPT: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+_SPOIL: Final = ("delta.enableDeletionVectors", FORGETS)
+"""Properties with which a file does not hold all of its rows, or the table forgets how far it was written."""
 TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     # The columns of look-ups and of the clock, and two that say whether a file has series or a FIRE_NOW. Statistics on
     # payloads have no use and cost time in every commit.
@@ -189,11 +191,23 @@ def _require_ours(path: str, layout: StoreLayout) -> None:
         raise StoreError(
             "the slot store asks more of its writers than it was made with", field=path, value=beyond
         )
+    if (spoils := next((name for name in _SPOIL if _is_set(properties.get(name))), None)) is not None:
+        raise StoreError(
+            "the slot store has a property with which its rows cannot be trusted",
+            field=f"{path}: {spoils}",
+            value=properties[spoils],
+            rule="not set",
+            hint=f"restore the table from before it was set, then ALTER TABLE ... UNSET TBLPROPERTIES ('{spoils}')",
+        )
     columns = table.columns()
     same = bare_type(columns) == bare_type(STORE_SCHEMA.jsonValue()["fields"])
     if not same or table.partition_columns() != PARTITIONED_BY:
         there = T.StructType.fromJson({"fields": columns}).simpleString()
         raise StoreError("the slot store has other columns", field=path, value=there, rule=STORE_DDL)
+
+
+def _is_set(value: str | None) -> bool:
+    return value is not None and value.lower() != "false"
 
 
 def _require_same(path: str, what: str, there: str, here: str) -> None:

@@ -118,7 +118,7 @@ def columns_leaving(facts: FrameFacts) -> list[Column]:
 def leaving(frame: DataFrame, columns: list[Column], kind: str) -> DataFrame:
     """The rows of a kind for the destinations: ``fired``, or ``outcome``, of which some have no destination.
 
-    Those for the sender have the kind ``ahead``; their ``fired_at`` is when the batch hands them over.
+    Those for the sender have the kind ``ahead``; their ``fired_at`` is when they are to be sent.
     """
     return frame.where(f"kind = '{kind}' AND destination IS NOT NULL").select(columns)
 

@@ -312,14 +312,18 @@ class WheelWorker(ShardWorker):
         self, step: Step, rejected: Sequence[pa.Table], dead_to: pa.Array, status: str
     ) -> pd.DataFrame:
         schema = _RETRY_SCHEMA if self.retries else _OUTPUT_SCHEMA
-        released = {"fired": step.fired, "ahead": step.handed}
+        # What goes to the sender fires when it is due, which is not always what was asked for.
+        released = {
+            "fired": (step.fired, step.clock_ms),
+            "ahead": (step.handed, step.handed["deliver_at_ms"]),
+        }
         lost = step.dead.filter(dead_to.is_null())
         dead = step.dead.filter(dead_to.is_valid())
         parts = [
             *(
-                _rows(schema, kind, rows, fired_at_ms=step.clock_ms, detail=_amend_of(rows),
+                _rows(schema, kind, rows, fired_at_ms=at_ms, detail=_amend_of(rows),
                       **(_tried(rows) if self.retries else {}))
-                for kind, rows in released.items()
+                for kind, (rows, at_ms) in released.items()
                 if rows.num_rows
             ),
             _rows(schema, "missed", step.missed, fired_at_ms=step.clock_ms,
@@ -420,13 +424,13 @@ def _rows(
     rows: pa.Table,
     *,
     detail: pa.Array | None,
-    fired_at_ms: int = NO_LONG,
+    fired_at_ms: int | pa.ChunkedArray = NO_LONG,
     **more: Any,
 ) -> pa.Table:
     columns = {name: rows[name] for name in _PAYLOAD} | {
         "schedule_id": outer_id(rows["schedule_id"]),
         "deliver_at_ms": rows["deliver_at_ms"].fill_null(NO_LONG),
-        "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows),
+        "fired_at_ms": pa.repeat(fired_at_ms, rows.num_rows) if isinstance(fired_at_ms, int) else fired_at_ms,
         "level_error_ms": rows["level_error_ms"].fill_null(NO_LONG),
     }
     if "missed_before" in rows.schema.names:

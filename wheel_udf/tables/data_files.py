@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -108,8 +109,10 @@ def _statistics(footer: pq.FileMetaData, columns: Collection[str]) -> dict[str, 
             nulls[name] = sum(part.null_count for part in parts)
         bounded = [part for part in parts if part.num_values]  # without nulls
         if bounded and all(part.has_min_max for part in bounded):
-            smallest[name] = _as_json(min(part.min for part in bounded), up=False)
-            largest[name] = _as_json(max(part.max for part in bounded), up=True)
+            # Python has no instants beyond the year 9999, and no texts that are no UTF-8: then there are no bounds.
+            with suppress(OverflowError, ValueError):
+                least, most = min(part.min for part in bounded), max(part.max for part in bounded)
+                smallest[name], largest[name] = _as_json(least, up=False), _as_json(most, up=True)
     return {
         "numRecords": footer.num_rows,
         "minValues": {name: value for name, value in smallest.items() if value is not None},

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ _LEFTOVERS: Final = re.compile(r"_delta_log|(?:\w\w/)?(?:part-.*\.parquet|\..*)"
 _CHECKPOINT: Final = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
 )
+
+_VERSION: Final = re.compile(r"\d{20}\.(?:json|checkpoint)")
 
 Action = dict[str, Any]
 """An action of the log: its kind, and its fields."""
@@ -168,7 +171,8 @@ def commits_after(place: str, version: int) -> list[tuple[int, list[Action]]]:
     """
     log = _folder(place)
     found = [
-        (number, [fields for _, fields in _actions(content)]) for number, content in _commits(log, version)
+        (number, [fields for _, fields in _actions(content, log.name(_name_of(number)))])
+        for number, content in _commits(log, version)
     ]
     if not found and log.read(_name_of(max(version, 0))) is None:
         raise StoreError("the table's log no longer has these commits", field=place, value=version + 1)
@@ -182,7 +186,7 @@ def files_of(place: str, to: int | None = None) -> tuple[int, list[Action]]:
     files = {str(action["path"]): action for kind, action in rows if kind == "add"}
     for number, content in _commits(log, version, to):
         version = number
-        for kind, action in _actions(content):
+        for kind, action in _actions(content, log.name(_name_of(number))):
             if kind == "add":
                 files[str(action["path"])] = action
             elif kind == "remove":
@@ -212,12 +216,20 @@ def _read(log: Folder, version: int | None = None) -> _Known | None:
     start, rows = _checkpoint(log, ("protocol", "metaData", "txn"), version)
     state = _changed(TableState(start), start, rows)
     newest = log.read(_name_of(start)) if start >= 0 else None
-    return _replayed(log, _Known(state, newest or b""), version)
+    found = _replayed(log, _Known(state, newest or b""), version)
+    if found is None and version is None and any(_VERSION.match(name) for name in log.names()):
+        raise StoreError(
+            "the log of the table has no beginning: neither its first commit nor a whole checkpoint",
+            field=log.name(""),
+            hint="restore the log from a copy",
+        )
+    return found
 
 
 def _replayed(log: Folder, known: _Known, version: int | None) -> _Known | None:
     for number, content in _commits(log, known.state.version, version):
-        known = _Known(_changed(known.state, number, _actions(content)), content)
+        actions = _actions(content, log.name(_name_of(number)))
+        known = _Known(_changed(known.state, number, actions), content)
     return None if known.state.version < 0 else known
 
 
@@ -238,15 +250,19 @@ def _commits(log: Folder, after: int, to: int | None = None) -> Iterator[tuple[i
         number += 1
 
 
-def _actions(content: bytes) -> Iterator[tuple[str, Action]]:
-    for line in content.splitlines():
-        yield from json.loads(line).items()
+def _actions(content: bytes, what: str = "") -> Iterator[tuple[str, Action]]:
+    try:
+        for line in content.splitlines():
+            yield from json.loads(line).items()
+    except (ValueError, AttributeError):
+        hint = "restore the file from a copy; without one, the table from before this version"
+        raise StoreError("a commit of the table is damaged", field=what, hint=hint) from None
 
 
 def _checkpoint(
     log: Folder, kinds: Iterable[str], to: int | None = None
 ) -> tuple[int, Iterable[tuple[str, Action]]]:
-    """The newest checkpoint whose files are all there, up to a version: its version, and its actions of some kinds.
+    """The newest checkpoint that is whole, up to a version: its version, and its actions of some kinds.
 
     -1 and no actions if there is none.
     """
@@ -257,7 +273,9 @@ def _checkpoint(
             found.setdefault((int(part[1]), part[2] or name), []).append(name)
     for (version, parts), names in sorted(found.items(), reverse=True):
         if not parts.isdigit() or int(parts) == len(names):
-            return version, (action for name in sorted(names) for action in _saved(log, name, kinds))
+            # A damaged one is passed over: it only makes the log shorter to read.
+            with suppress(pa.ArrowException, ValueError, StoreError):
+                return version, [action for name in sorted(names) for action in _saved(log, name, kinds)]
     return -1, ()
 
 

@@ -149,8 +149,8 @@ class Transaction:
 
 
 def _mark(app_id: str, version: int) -> tuple[str, Mapping[str, Any]]:
-    # Without a time: a table may forget old transactions (FORGETS), and must not forget these.
-    return "txn", {"appId": app_id, "version": version}
+    # A table that forgets old transactions (FORGETS) forgets those without a time first.
+    return "txn", {"appId": app_id, "version": version, "lastUpdated": wall_clock_ms()}
 
 
 def _removal(path: str, file: File, *, changes: bool) -> tuple[str, Mapping[str, Any]]:
@@ -192,7 +192,7 @@ def append_once(
         SinkError: The table is missing, or does not fit.
     """
     files: NewFiles | None = None
-    written_for = ""
+    written_for: object = None
     for _ in range(MOST_TRIES):
         transaction = Transaction(place)
         state = transaction.before
@@ -206,8 +206,9 @@ def append_once(
         if state.beyond_plain() is not None or _has_log_store(frame.sparkSession, place):
             _append_by_delta(frame, place, state, app_id=app_id, batch_id=batch_id)
             return
-        if files is None or state.table_id != written_for:  # dropped and created again, their folder with it
-            written_for = state.table_id
+        # Dropped and created again, their folder with it; or overwritten with other columns or partitions.
+        if files is None or state.metadata != written_for:
+            written_for = state.metadata
             files = transaction.write_files(frame.select(*_as_named(frame, state)), {})
         try:
             transaction.commit_append(files, app_id=app_id, batch_id=batch_id)

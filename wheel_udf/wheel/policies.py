@@ -45,7 +45,7 @@ class Before:
         state: The shard before the batch.
         removed: For each index into its entry chunks, the rows that the batch removes.
         now_ms: The clock of the batch.
-        released: Most entries released in the batch; None for no bound.
+        released: Most entries that surely leave with the batch; None for no bound.
         flight: What has left ahead of its due time.
     """
 
@@ -274,8 +274,9 @@ class Repeat(Protocol):
             released: How many firings of each entry were released.
 
         Returns:
-            The series that wait for another occurrence, and a mask of those that have had their last one. A series of
-            which nothing was released though something was planned is in neither: it stays as it is.
+            The series that wait for another occurrence, at last those of which only a part of the firings was released,
+            in the order of `due`; and a mask of those that have had their last one. A series of which nothing was
+            released though something was planned is in neither: it stays as it is.
         """
 
 

@@ -151,8 +151,13 @@ def _release_series(
     released = np.bincount(plan.row[leaving], minlength=rows.num_rows).astype(np.int64)
     going_on, ends = repeat.going_on(rows, plan, released)
     wake_ms = np.zeros(rows.num_rows, np.int64)
-    wake_ms[plan.row[order][::-1]] = passed.wake_ms[::-1]  # of several firings, the first
-    is_whole = (released == 0) & (plan.planned(rows.num_rows) > 0)
+    stay = order[~passed.leaves]
+    wake_ms[plan.row[stay][::-1]] = passed.wake_ms[~passed.leaves][
+        ::-1
+    ]  # of several firings that stay, the first
+    planned = plan.planned(rows.num_rows)
+    going_on = _until_their_turn(going_on, wake_ms[(released > 0) & (released < planned)])
+    is_whole = (released == 0) & (planned > 0)
     held = np.flatnonzero(is_whole & (wake_ms > 0))
     stays[np.flatnonzero(~stays)[is_whole & (wake_ms == 0)]] = True
     left = firings.take(pa.array(leaving)).append_column("is_dropped", pa.array(plan.is_dropped[leaving]))
@@ -174,19 +179,35 @@ def _release_series(
     return Releases(fired, missed, kept.slice(0, flown), waiting, ended, counts, passed.tokens)
 
 
+def _until_their_turn(going_on: pa.Table, wake_ms: Int64s) -> pa.Table:
+    """Lets the last rows, series of which a part has left, keep the turns that the gate gave to the rest (0: none)."""
+    if not (wake_ms > 0).any():
+        return going_on
+    wakes = np.concatenate([np.zeros(going_on.num_rows - len(wake_ms), np.int64), wake_ms])
+    due_ms = going_on["deliver_at_ms"].to_numpy()
+    return with_columns(
+        going_on,
+        deliver_at_ms=pa.array(np.where(wakes > 0, wakes, due_ms)),
+        held_ms=pa.array(wakes - due_ms, mask=wakes == 0),
+    )
+
+
 def _oldest_first(due: pa.Table, firings: pa.Table, plan: Firings) -> Int64s:
-    """The order of release. The first firing of a series has the place of its entry: it has waited since then."""
+    """The order of release. The first firing of a series has the place of its entry: it has waited since then. None of
+    a series comes before an earlier one, also if an act has moved that one.
+    """
     is_first = ~repeats(plan.row)
     waited = due["deliver_at_ms"].to_numpy()[plan.row]
-    since = np.where(is_first, waited, firings["deliver_at_ms"].to_numpy())
+    since = np.where(is_first, waited, np.maximum(waited, firings["deliver_at_ms"].to_numpy()))
     keys = pa.table(
         {
             "since": pa.array(since),
-            **{name: firings[name] for name in ("schedule_id", "seq", "deliver_at_ms")},
+            **{name: firings[name] for name in ("schedule_id", "seq")},
+            "place": pa.array(np.arange(len(since))),
         }
     )
     order = pc.sort_indices(
-        keys, sort_keys=[(name, "ascending") for name in ("since", "schedule_id", "seq", "deliver_at_ms")]
+        keys, sort_keys=[(name, "ascending") for name in ("since", "schedule_id", "seq", "place")]
     )
     return np.asarray(order.to_numpy(), np.int64)
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,17 +123,25 @@ def advance(
     flight = hold.flight(state)
     folded = NOTHING_FOLDED
     if not quiet:
-        folded = fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=limit)
+        # Behind a gate nobody knows yet what leaves.
+        sure = limit if policies.gate is None else 0
+        folded = fold(state, rows, clock_ms, memory_ms, policies=policies, flight=flight, released=sure)
     folded, dead = _without_dead(folded)
     if has_fires:
         folded = fire_now(state, folded, fires, clock_ms, memory_ms)
     buckets = Buckets(state.wheel)
     horizon_ms = hold.horizon_ms(clock_ms)
-    latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, limit)
-    closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
-    flying, again = flight.opened(horizon_ms, latest_ms)
     pending = state.pending + folded.winners.num_rows
-    leaving = release(again, opened, clock_ms, limit, policies, tokens=state.tokens, pending=pending)
+    wanted = limit
+    while True:
+        latest_ms = _latest_needed([*state.entry_chunks, *flight.loose], folded.removed, clock_ms, wanted)
+        closed, opened = _open_reached(state, buckets, folded, horizon_ms, latest_ms)
+        flying, again = flight.opened(horizon_ms, latest_ms)
+        leaving = release(again, opened, clock_ms, limit, policies, tokens=state.tokens, pending=pending)
+        if not wanted or latest_ms == INT64_MAX or policies.gate is None or leaving.released >= (limit or 0):
+            break
+        # What the gate holds back is not to keep others of the backlog from leaving.
+        wanted *= _MORE
     room = None if limit is None else limit - leaving.released
     handed = hold.hand_over(leaving.flown, leaving.waiting, clock_ms, room)
     fired, missed = (_once(rows, policies) for rows in (leaving.fired, leaving.missed))
@@ -182,6 +191,10 @@ def advance(
         confirmed=flight.confirmed,
         dead=dead,
     )
+
+
+_MORE: Final = 8
+"""How many times more entries are opened when a gate has held back some of those that a limit lets through."""
 
 
 def _without_dead(folded: Folded) -> tuple[Folded, pa.Table]:

@@ -636,6 +636,26 @@ class BrokenSink(DeltaSink):
         raise OSError(message)
 
 
+class DarkSink(DeltaSink):
+    """A table that cannot even be looked at."""
+
+    def missing_reason(self, *_: Any, **__: Any) -> str | None:
+        message = "the catalog refuses access"
+        raise OSError(message)
+
+
+def test_a_destination_that_cannot_be_looked_at_kept_all_others_from_their_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    dark, good = DarkSink(str(tmp_path), create=True), DeltaSink(str(tmp_path), create=True)
+    batches = Batches(spark, {"dark": dark, "*": good}, DeltaSink(str(tmp_path / "rejects")))
+    with pytest.raises(SinkError) as failure:
+        batches.write(0, fired_row("a", "dark"), fired_row("b", "EWR"))
+    said = "1 of 2 destinations of batch 0 could not be written (dark: the catalog refuses access)"
+    assert str(failure.value).startswith(said)
+    assert ids(spark, tmp_path / "EWR") == ["b"]
+
+
 def test_all_failures_of_a_batch_are_one_error_and_the_other_tables_are_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:

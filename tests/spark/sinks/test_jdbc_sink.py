@@ -211,6 +211,27 @@ def test_what_a_table_does_not_take_is_a_reject_and_the_others_are_written(
     assert sql.staging() == []
 
 
+def test_a_table_with_another_fault_stopped_all_destinations(
+    spark: SparkSession, tmp_path: Path, server: LocalPostgres, sql: Sql
+) -> None:
+    for name in ("db_1", "db_2", "db_3"):
+        sql(DELIVERIES.format(name))
+    sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF NEW.schedule_id = 'bad' THEN RAISE EXCEPTION 'not on a Monday'; END IF; RETURN NEW; END $$"
+    )
+    sql("CREATE TRIGGER refuses BEFORE INSERT ON db_2 FOR EACH ROW EXECUTE FUNCTION refuse()")
+    sql("CREATE TABLE db_typed (fire_id text PRIMARY KEY, deliver_at bigint)")
+    batches = DatabaseBatches(spark, tmp_path, server.url)
+    rows = [fired_row("a", "db_1"), fired_row("bad", "db_2"), fired_row("b", "db_2"), fired_row("c", "db_3")]
+    assert batches.write(0, *rows, fired_row("d", "db_typed")) == 2
+    assert [sql.ids(name) for name in ("db_1", "db_2", "db_3")] == [["a"], ["b"], ["c"]]
+    reasons = {row.schedule_id: row.error_message for row in batches.table("rejects")}
+    assert reasons.keys() == {"bad", "d"}
+    assert "not on a Monday" in reasons["bad"]
+    assert "cannot cast type timestamp with time zone to bigint" in reasons["d"]
+
+
 def test_a_table_that_may_not_be_written_is_undeliverable(
     spark: SparkSession, tmp_path: Path, server: LocalPostgres, sql: Sql
 ) -> None:

@@ -92,6 +92,23 @@ def test_the_places_of_destinations_and_rejects_are_looked_at(tmp_path: Path) ->
     ]
 
 
+def test_tables_of_iceberg_and_of_a_database_are_places_that_show_no_batches() -> None:
+    settings = {
+        "destinations": {
+            "ice_*": {"sink": "iceberg", "table": "cat.db.{destination}"},
+            "pg_*": {"sink": "jdbc", "table": "{destination}"},
+            "named_*": {"sink": "delta", "table": "main.r.{destination}"},
+        },
+        "rejects": {"sink": "iceberg", "table": "cat.db.rejects"},
+    }
+    assert list(sink_places(settings)) == [
+        ("ice_*", "iceberg", "cat.db.{destination}"),
+        ("pg_*", "jdbc", "{destination}"),
+        ("named_*", "table", "main.r.{destination}"),
+        (None, "iceberg", "cat.db.rejects"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("override", "risk"),
     [

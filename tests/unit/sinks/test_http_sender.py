@@ -163,6 +163,14 @@ def test_retry_after_beyond_the_budget_is_not_waited_for(server: Receiver) -> No
     assert (failed, len(server.came)) == ({"a": why}, 1)
 
 
+@pytest.mark.parametrize("text", ["99999999999999999999", "9" * 400])
+def test_a_retry_after_of_ages_failed_the_whole_batch(server: Receiver, text: str) -> None:
+    server.at("/a", Says(503, {"Retry-After": text}))
+    refused, failed = sent(plan(server, replace(PATIENT, concurrency=1)), rows("a", 1))
+    assert refused == {"a0": "HTTP 503 (not tried again)"}
+    assert list(failed) == ["a"]
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-5", "1e9", "٣"])
 def test_a_retry_after_that_cannot_be_read_is_the_usual_back_off(server: Receiver, text: str) -> None:
     header = {"Retry-After": text.encode().decode("latin-1")}

@@ -397,7 +397,9 @@ def test_rows_within_reach_of_the_sender_leave_ahead_and_are_told_by_destination
     group, what = Group(), punctual()
     group.processing_ms = T0
     out = run(what, group, command("a", T0 + 3_000), command("b", T0), command("c", T0 + 9_000))
-    assert of_kind(out, "ahead", "schedule_id", "deliver_at_ms", "fired_at_ms") == [("a", T0 + 3_000, T0)]
+    assert of_kind(out, "ahead", "schedule_id", "deliver_at_ms", "fired_at_ms") == [
+        ("a", T0 + 3_000, T0 + 3_000)
+    ]
     assert of_kind(out, "fired", "schedule_id") == [("b",)]
     status = status_of(out)
     assert (status["pending"], status["in_flight"], status["handed"]) == (2, 1, {"out": 1})

@@ -181,7 +181,40 @@ def test_a_checkpoint_in_parts_counts_once_all_are_there(place: str) -> None:
 
     (log_of(place) / names[1]).unlink()
     place = shutil.copytree(place, f"{place} as a new reader finds it")
-    assert snapshot(place).version == -1
+    with pytest.raises(StoreError, match="has no beginning: neither its first commit nor a whole checkpoint"):
+        snapshot(place)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and then nothing", b"\x00" * 100])
+def test_a_damaged_checkpoint_is_passed_over(place: str, content: bytes) -> None:
+    append(place, 3, file("a"))
+    log_checkpoints.write_checkpoint(place, keeps_log=True)
+    append(place, 4, file("b"))
+    (log_of(place) / f"{1:020}.checkpoint.parquet").write_bytes(content)
+
+    assert snapshot(place).transactions() == {"job": 4, "cursor": 40}
+    assert paths(place) == ["a.parquet", "b.parquet"]
+
+
+def test_a_torn_commit_is_named(place: str) -> None:
+    append(place, 3, file("a"))
+    name = log_of(place) / f"{1:020}.json"
+    name.write_bytes(name.read_bytes()[:200])
+
+    with pytest.raises(StoreError, match=f"a commit of the table is damaged: .*{1:020}.json; hint: restore"):
+        snapshot(place)
+
+
+def test_a_table_that_forgets_old_transactions_keeps_those_of_today_in_a_checkpoint(tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    begin(place).commit_creation(COLUMNS, (), {"delta.setTransactionRetentionDuration": "interval 7 days"})
+    append(place, 9)
+    log_checkpoints.write_checkpoint(place, keeps_log=True)
+    saved = pq.read_table(log_of(place) / f"{1:020}.checkpoint.parquet")["txn"].drop_null().to_pylist()
+
+    assert {each["appId"] for each in saved} == {"job", "cursor"}
+    # Delta's own writer drops those without a time.
+    assert all(each["lastUpdated"] > 1_700_000_000_000 for each in saved)
 
 
 def test_a_checkpoint_of_the_second_kind_is_read(place: str) -> None:

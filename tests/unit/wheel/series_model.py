@@ -171,6 +171,14 @@ class Due:
     dropped: list[tuple[int, int]]
 
 
+def _has_none(command: Command) -> bool:
+    """Whether it is a series that cannot be read, or has no occurrence."""
+    if command["op"] != SCHEDULE or command.get("repeat") is None or command.get("deliver_at_ms") is not None:
+        return False
+    told = told_of(command["repeat"])
+    return isinstance(told, str) or told.next_of(command["last_ms"], command["anchor_ms"], 1) is None
+
+
 class SeriesModel(HeapModel):
     """One shard with series, as a dict and a heap.
 
@@ -232,9 +240,9 @@ class SeriesModel(HeapModel):
         told, name = told_of(command["repeat"]), command["schedule_id"]
         code: str | None = told if isinstance(told, str) else None
         if isinstance(told, Told):
-            alone = sum(each["schedule_id"] == name for each in batch) == 1
-            unknown = alone and self._known_version(name, self._now) is None
-            if unknown and told.next_of(command["last_ms"], command["anchor_ms"], 1) is None:
+            same = [each for each in batch if each["schedule_id"] == name]
+            unknown = self._known_version(name, self._now) is None
+            if unknown and _has_none(command) and all(_has_none(each) for each in same):
                 code = "no_occurrence"
         if code is not None:
             self.refused.append((name, command["seq"], code))
@@ -293,7 +301,7 @@ class SeriesModel(HeapModel):
         due = {name: self._planned(each, now) for name, each in self.waiting.items() if _is_due(each, now)}
         heap = [
             (
-                self.waiting[name]["deliver_at_ms"] if not place else row["deliver_at_ms"],
+                max(self.waiting[name]["deliver_at_ms"], row["deliver_at_ms"] if place else 0),
                 name.encode(),
                 row["seq"],
                 place,

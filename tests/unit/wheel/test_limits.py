@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import given, strategies as st
 from tests.unit.wheel.heap_model import CANCEL_OUTCOMES, SCHEDULE_OUTCOMES
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.policies.limits import Held, Limits, judge
+from wheel_udf.policies.rates import Rate, Rates, Turnstile
+from wheel_udf.policies.series import Series, begin
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
@@ -55,6 +58,33 @@ def refused(done: Step) -> list[tuple[str, int, str]]:
 
 def pending(done: Step) -> list[str]:
     return sorted(row["schedule_id"] for row in rows_of(done.state.entries()))
+
+
+def test_what_is_due_and_does_not_leave_counts_series_and_what_a_rate_holds_back() -> None:
+    text = json.dumps({"repeat": "* * * * *", "time_zone": "UTC"})
+    for rule, policies in (
+        (text, {"repeat": Series(1_000)}),
+        (None, {"gate": Turnstile(Rates({"out": Rate(1, 1)}), 0, 1)}),
+    ):
+        state = ShardState.empty(WHEEL)
+        for minute in range(5):
+            now_ms = minute * 60_000
+            commands = commands_table([due(f"{minute}-{number}", minute * 60 + 60) for number in range(10)])
+            if rule is not None:
+                new = {
+                    "repeat": rule,
+                    "anchor_ms": now_ms,
+                    "last_ms": now_ms,
+                    "spread_ms": 0,
+                    "deliver_at_ms": None,
+                }
+                rows = [row | new for row in commands.to_pylist()]
+                commands, _ = begin(pa.Table.from_pylist(rows, schema=commands.schema), state, now_ms, None)
+            admit = ShardLimits(Limits(pending=10))
+            state = advance(
+                state, commands, now_ms, memory_ms=None, policies=Policies(admit=admit, **policies)
+            ).state
+            assert state.pending <= 10
 
 
 def test_beyond_the_limit_new_entries_are_refused_first_come_first_served() -> None:

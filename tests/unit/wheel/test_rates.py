@@ -85,6 +85,15 @@ def test_other_destinations_are_not_held_up() -> None:
     )
 
 
+def test_a_backlog_that_is_held_back_kept_others_from_leaving_under_a_limit() -> None:
+    shard = shard_with(0.01, 1)
+    for part in range(20):
+        shard.batch(part, *((f"a{part}-{number}", 1_000 + part) for number in range(500)))
+    shard.batch(30, *((f"b{number:03}", 2_000) for number in range(150)), to="other")
+    left = shard.batch(3_000, limit=100)
+    assert len([name for name in left if name.startswith("b")]) >= 99
+
+
 def test_what_was_due_first_leaves_first_even_if_it_was_held_back_later() -> None:
     shard = shard_with(10, 1)
     assert shard.batch(0, ("a", 0), ("b", 0), ("c", 0)) == ["a"]

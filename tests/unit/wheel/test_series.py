@@ -20,12 +20,13 @@ import pytest
 
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.common.outcomes import SCHEDULE_OUTCOMES
+from wheel_udf.policies.rates import Rate, Rates, Turnstile
 from wheel_udf.policies.series import Series, begin
 from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, PAUSED_MS, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import rows_of
 from wheel_udf.wheel.acted import ACT_SCHEMA, as_commands
-from wheel_udf.wheel.policies import Policies
+from wheel_udf.wheel.policies import Gate, Policies
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1_000, size=20, levels=6)
@@ -117,12 +118,14 @@ class Shard:
         self.missed: list[Shown] = []
         self.step: Step | None = None
 
-    def batch(self, now: str | int, *commands: Command, limit: int | None = None) -> list[Shown]:
+    def batch(
+        self, now: str | int, *commands: Command, limit: int | None = None, gate: Gate | None = None
+    ) -> list[Shown]:
         now_ms = at(now) if isinstance(now, str) else now
         rows = pa.Table.from_pylist([*commands], schema=COMMAND_SCHEMA)
         clock_ms = now_ms if self.state.clock_ms is None else max(self.state.clock_ms, now_ms)
         begun, refused = begin(rows, self.state, clock_ms, self.memory_ms)
-        policies = Policies(repeat=Series(self.state.wheel.tick_ms))
+        policies = Policies(repeat=Series(self.state.wheel.tick_ms), gate=gate)
         self.step = advance(self.state, begun, now_ms, limit, memory_ms=self.memory_ms, policies=policies)
         self.state, self.missed = self.step.state, shown(self.step.missed)
         self.refused = [
@@ -674,6 +677,58 @@ def test_most_counts_anew_for_what_a_limit_left() -> None:
     assert shard.missed == []
     assert shard.batch("11:30") == [("a", "10:45", 3, 0), ("a", "11:00", 4, 0), ("a", "11:15", 5, 0)]
     assert shard.missed == [("a", "11:30", 6, 0)]
+
+
+def test_an_occurrence_that_was_moved_behind_later_ones_was_lost_under_a_limit_and_another_came_twice() -> (
+    None
+):
+    #   S1@10:01, its 10:15 is moved to 10:50
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", on_missed="all"))
+    act(shard, "10:50", 0)
+    released = [shard.batch("11:02", limit=1) for _ in range(5)]
+    assert released == [
+        [("a", "10:15", 1, 0)],
+        [("a", "10:30", 2, 0)],
+        [("a", "10:45", 3, 0)],
+        [("a", "11:00", 4, 0)],
+        [],
+    ]
+
+
+def test_a_count_that_ended_during_a_long_outage_is_not_listed_one_by_one() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", "every 15 seconds", count=5_760))
+    assert shard.batch("2026-01-08T00:00") == [("a", "2026-01-06T10:01", 5_760, 5_759)]
+    assert shard.told == {"ended": 1, "occurrences_fired": 1, "occurrences_missed": 5_759}
+
+
+def test_a_series_that_catches_up_under_a_rate_keeps_its_turns() -> None:
+    shard, gate = Shard(), Turnstile(Rates({"out": Rate(1, 1)}), 0, 1)
+    others = [one_shot(1, "2027-01-01T00:00", f"x{number}", destination="other") for number in range(50)]
+    shard.batch("10:01", series(1, "10:01", "every 1 minute", on_missed="all"), *others)
+    began, fired = at("10:11"), 0
+    for second in range(9):
+        released = shard.batch(began + second * SECOND_MS, gate=gate)
+        fired += len(released)
+        assert fired == second + 1
+
+
+def test_a_skip_of_the_first_occurrence_at_the_beginning_of_a_series_was_none() -> None:
+    shard = Shard()
+    shard.batch("10:01", series(1, "10:01", "every 15 minutes", begins=at("10:10")))
+    act(shard, None, 0, now="10:02")
+    assert shard.next_due == "10:25"
+    assert shard.batch("10:25") == [("a", "10:25", 2, 0)]
+
+
+def test_a_series_without_an_occurrence_is_refused_also_if_it_comes_twice_in_a_batch() -> None:
+    shard = Shard()
+    over = {"until": "2026-01-01T00:00"}
+    assert shard.batch("10:01", series(1, "10:01", **over), series(2, "10:01", **over)) == []
+    assert shard.refused == [("a", "no_occurrence"), ("a", "no_occurrence")]
+    assert shard.batch("10:02", series(1, "10:01", **over), series(2, "10:01")) == []
+    assert (shard.refused, shard.told) == ([], {"pending": 1, "superseded": 1})
 
 
 def test_a_series_that_is_cut_at_its_last_occurrence_but_one_ends_with_the_last() -> None:
