@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -215,6 +216,17 @@ def test_a_planned_batch_that_nothing_holds_is_taken_out_when_the_commit_before_
     assert named(decision) == [("commits/3", "it is missing")]
     assert decision.resume == Resume(3, repeats=True)
     assert decision.remove == (*PLAN_4, *STATE_4)
+
+
+def test_what_batches_that_are_taken_out_could_not_deliver_goes_with_them(tmp_path: Path) -> None:
+    folder = run(tmp_path, 3, planned=True)
+    (folder / "returned").mkdir()
+    for number, batch in enumerate((3, 4)):
+        (folder / f"returned/{number}.json").write_text(json.dumps({"batch": batch, "rows": {}}))
+    lose(folder / "commits/3")
+    decision = decided(tmp_path, held=3)
+    assert decision.resume == Resume(3, repeats=True)
+    assert [name for name in decision.remove if name.startswith("returned")] == ["returned/1.json"]
 
 
 def test_a_planned_batch_that_a_table_holds_stays(tmp_path: Path) -> None:

@@ -36,11 +36,12 @@ from tests.unit.wheel.test_advance_property import (
 from wheel_udf.common.geometry import INT64_MAX, Wheel
 from wheel_udf.policies.in_flight import HandOver, InFlight, beyond_ms, complete_ms
 from wheel_udf.policies.limits import Limits
+from wheel_udf.policies.rates import Rate, Rates, Turnstile
 from wheel_udf.policies.sender_news import Confirmed, SenderNews
 from wheel_udf.policies.shard_limits import ShardLimits
 from wheel_udf.shard.state import ShardState
 from wheel_udf.testing.frames import commands_table, rows_of
-from wheel_udf.wheel.policies import Policies
+from wheel_udf.wheel.policies import Gate, Policies
 from wheel_udf.wheel.step import Step, advance
 
 WHEEL = Wheel(tick_ms=1, size=20, levels=3)
@@ -75,6 +76,7 @@ class Shard:
         limit: int | None = None,
         limits: Limits | None = None,
         off: bool = False,
+        gate: Gate | None = None,
     ) -> tuple[list[str], list[str]]:
         over = HandOver(self.batches, self.ahead_ms, is_punctual, self.rows, self.octets, news)
         rows = commands_table(commands) if commands else None
@@ -86,7 +88,7 @@ class Shard:
             limit,
             memory_ms=self.memory_ms,
             policies=Policies(
-                admit=ShardLimits(limits) if limits else None, hold=InFlight(None if off else over)
+                admit=ShardLimits(limits) if limits else None, hold=InFlight(None if off else over), gate=gate
             ),
         )
         state = self.step.state
@@ -116,6 +118,14 @@ def test_what_is_due_within_the_horizon_is_handed_over_and_what_is_due_is_releas
     assert shard.told == {"pending": 4, "in_flight": 3, "fired": 1}
     assert shard.state.next_due_ms == 9
     assert shard.batch(5) == ([], ["e"])
+
+
+def test_what_waits_for_its_turn_was_handed_over_with_that_as_its_due_time() -> None:
+    shard, gate = Shard(ahead_ms=500), Turnstile(Rates({"out": Rate(10, 1)}), 0, 1)
+    assert shard.batch(2, schedule("a", 1), schedule("b", 1), gate=gate) == (["a"], [])
+    assert shard.batch(102, gate=gate) == (["b"], [])
+    assert shard.step is not None
+    assert shard.step.fired["deliver_at_ms"].to_pylist() == [1]
 
 
 def test_what_is_in_flight_counts_for_the_limits_of_its_destination() -> None:
