@@ -66,7 +66,9 @@ def next_line(report: BatchReport, now_ms: int) -> str:
         return f"{report.pending:,} pending, none of them near" if report.pending else "nothing is pending"
     wait_ms = report.next_due_ms - now_ms
     when = "now" if wait_ms <= 0 else f"at {instant_text(report.next_due_ms)}, in {duration_text(wait_ms)}"
-    return f"{report.pending:,} pending, the next one is due {when}"
+    # Of what is in a store no single entry is known.
+    which = "the next near one" if report.far else "the next one"
+    return f"{report.pending:,} pending, {which} is due {when}"
 
 
 def span_text(span_ms: int | None) -> str:

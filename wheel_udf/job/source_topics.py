@@ -19,6 +19,7 @@ compaction and transactions leave some without a record. What a deleted topic he
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 from wheel_udf.checkpoint.spark_logs import last_committed, offsets_of_batch
 from wheel_udf.common.errors import SinkError, SourceLostError, TransferError
+from wheel_udf.common.secrets import in_short
 from wheel_udf.job import kafka_options
 from wheel_udf.job.models.purgatory import AnyConfig
 from wheel_udf.job.models.scheduler import SchedulerConfig
@@ -33,6 +35,8 @@ from wheel_udf.job.models.source import KafkaSourceConfig
 from wheel_udf.kafka import admin as kafka_admin
 from wheel_udf.spark.failures import LOST_HINT
 from wheel_udf.spark.files import json_bytes, open_folder, parsed_json
+
+_log: Final = logging.getLogger(__name__)
 
 NOTED: Final = "wheel-topics.json"
 
@@ -153,11 +157,21 @@ class SourceTopics:
         self._note(noted, _ids(now) | noted)
 
     def look(self) -> None:
-        """Compares the topics with the batches since the last look.
+        """Compares the topics with the batches since the last look. If the cluster or the checkpoint's file system does
+        not answer, the next look does.
 
         Raises:
             SourceLostError: A topic was created again, and ``failOnDataLoss`` is not false.
         """
+        try:
+            self._look()
+        except (SourceLostError, SinkError) as fault:
+            if isinstance(fault, SourceLostError):
+                raise
+        except Exception as fault:  # noqa: BLE001  # of a file system, of any class
+            _log.warning("the topics were not looked at: %s", in_short(fault))
+
+    def _look(self) -> None:
         newest = last_committed(self._path) if self._sources else None
         if newest is None or newest == self._seen:
             return
@@ -165,12 +179,11 @@ class SourceTopics:
         first = 0 if self._seen is None else self._seen + 1
         if all(map(_is_strict, self._sources.values())):
             first = newest
-        with suppress(SinkError):  # no answer: the next look comes
-            for batch in range(first, newest + 1):
-                after = self._places(batch)
-                if after != before:
-                    self._compare(before, after, _offsets(self._sources, {**before, **after}))
-                before, self._seen = after, batch
+        for batch in range(first, newest + 1):
+            after = self._places(batch)
+            if after != before:
+                self._compare(before, after, _offsets(self._sources, {**before, **after}))
+            before, self._seen = after, batch
 
     def _compare(
         self,
@@ -197,7 +210,11 @@ class SourceTopics:
         found: dict[str, Places] = {}
         for value in offsets_of_batch(self._path, batch) or ():
             with suppress(ValueError):  # the clock, files, tables
-                found = kafka_options.offsets_of(json.dumps(value)) | found
+                for topic, places in kafka_options.offsets_of(json.dumps(value)).items():
+                    # Two sources may read one topic: what one of them has not read is not read.
+                    other = found.get(topic, {})
+                    least = {each: min(place, other.get(each, place)) for each, place in places.items()}
+                    found[topic] = {**other, **least}
         return {topic: places for topic, places in found.items() if topic not in self._paused}
 
     def _noted(self) -> dict[str, str]:

@@ -27,9 +27,8 @@ from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
-from wheel_udf.common.errors import LeaseError, SourceLostError, StoreError
 from wheel_udf.common.progress import PrintLine
-from wheel_udf.control.wall import wall_clock_ahead_ms
+from wheel_udf.control.wall import elapsed_ms, wall_clock_ahead_ms
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.delivery.summary import Summary
 from wheel_udf.job.compose import Query
@@ -37,7 +36,7 @@ from wheel_udf.job.models.bounds import RestartsConfig
 from wheel_udf.spark.failures import explain
 
 _POLL_S = 0.2
-_MOST_POLLS = 100
+_LAST_BATCH_MS = 20_000
 """How long a batch may take to finish after a signal: 20 s."""
 _POLLS_PER_LOOK = 25
 """The source is looked at every 5 s."""
@@ -172,8 +171,8 @@ def supervise(
         back_ms = _until_over(query, supervisor, steps, look, require_lease)
         require_lease()
         look()
-    except (SourceLostError, StoreError, LeaseError):
-        query.stop()
+    except Exception:
+        query.stop()  # does nothing to one that has ended
         raise
     return back_ms
 
@@ -185,13 +184,14 @@ def _until_over(
     look: Callable[[], None],
     require_lease: Callable[[], None],
 ) -> int:
-    since_signal = 0
+    signal_ms: int | None = None
     for number in count(1):
         if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # Spark takes fractions of a second
             break
         require_lease()
-        since_signal += supervisor.signal is not None
-        supervisor.cut_off = since_signal > _MOST_POLLS
+        if supervisor.signal is not None:
+            signal_ms = elapsed_ms() if signal_ms is None else signal_ms
+            supervisor.cut_off = elapsed_ms() - signal_ms > _LAST_BATCH_MS
         if supervisor.is_over(query) or supervisor.cut_off:
             query.stop()
             break
@@ -200,7 +200,7 @@ def _until_over(
             if steps.sum_ms and not query.status["isTriggerActive"]:
                 query.stop()
                 return steps.sum_ms
-        if number % _POLLS_PER_LOOK == 0:
+        if number % _POLLS_PER_LOOK == 0 and supervisor.signal is None:
             look()
     return 0
 
@@ -250,10 +250,11 @@ def graceful_signals(supervisor: Supervisor, print_line: PrintLine) -> Iterator[
         return
 
     def first(number: int, _frame: FrameType | None) -> None:
-        print_line(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
+        # At last the line: whoever reads it may have stopped to read, and then a second signal is wanted.
         for each in before:
             signal.signal(each, signal.SIG_DFL)
         supervisor.end_by(signal.Signals(number))
+        print_line(f"{signal.Signals(number).name}: stopping after this batch; a second signal stops at once")
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:

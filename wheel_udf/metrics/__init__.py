@@ -37,7 +37,7 @@ a member that does not apply is null:
 ``complete``        whether every shard has reported since the start of the query; if not, ``pending`` lacks shards
 ``clock_ms``        the wheel's clock after the batch
 ``watermark_ms``    the watermark that the batch ran with
-``next_due_ms``     due time of the earliest pending entry; null if nothing is pending
+``next_due_ms``     due time of the earliest near entry; null if there is none
 ``backlog``         whether due entries were held back by ``limits.fired_per_batch``
 ``paused``          whether the intake is paused
 ``lateness``        of the fired rows: ``{"count", "p50_ms", "p99_ms", "max_ms"}``; null if none fired

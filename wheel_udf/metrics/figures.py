@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from wheel_udf.common.outcomes import BREAKER_STATES
+from wheel_udf.common.outcomes import BREAKER_STATES, RETRIED
 from wheel_udf.delivery.report import BatchReport
 from wheel_udf.metrics.health import age_ms
 from wheel_udf.metrics.lines import WHEEL, Progress
@@ -58,7 +58,9 @@ class Figures:
         self._report: BatchReport | None = None
         self._account: BatchReport | None = None
         self._sums: Counter[str] = Counter()
-        self._codes: Counter[str] = Counter()
+        self._codes: Counter[str] = Counter(
+            missed=0
+        )  # there from the beginning, so that the first one is an increase
         self._batches: Counter[str] = Counter()
         self._newest = -1
         self._ended_s: dict[str, float] = {}
@@ -150,7 +152,8 @@ def _account(report: BatchReport) -> Iterator[Sample]:
         if title == "events":
             counts["used"] = counts.pop("events")
         if title in ("schedules", "operations"):
-            more = report.counts.get("generations", 0)
+            # Outcomes that are not of further commands.
+            more = report.counts.get("generations", 0) + report.counts.get(RETRIED, 0)
             yield "wheel_scheduled_total", (), report.pending + sum(counts.values()) - more
         yield from _each(f"wheel_{title}_total", counts)
     yield from _each("wheel_occurrences_total", report.occurrences)

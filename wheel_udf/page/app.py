@@ -132,7 +132,9 @@ def _add_search(app: Flask, page: Page) -> None:
     @app.post("/find", endpoint="search")
     def ask() -> AnyResponse:
         schedule_id = _checked(lambda: require_id("id", request.form.get("id", "")))
-        task = page.tasks.add("search", {"id": schedule_id}, lambda: search(page.subject, schedule_id))
+        task = _checked(
+            lambda: page.tasks.add("search", {"id": schedule_id}, lambda: search(page.subject, schedule_id))
+        )
         return redirect(url_for("found", number=task.number), 303)
 
 
@@ -156,7 +158,11 @@ def _add_acts(app: Flask, page: Page) -> None:
         _require_acts(page)
         asked = _checked(lambda: Request.of_form(request.form))
         _checked(asked.picked)
-        task = page.tasks.add("check", {"request": asked}, lambda: act(page.subject, asked, dry_run=True))
+        task = _checked(
+            lambda: page.tasks.add(
+                "check", {"request": asked}, lambda: act(page.subject, asked, dry_run=True)
+            )
+        )
         return redirect(url_for("acted", number=task.number), 303)
 
     @app.post("/act", endpoint="act")
@@ -165,7 +171,11 @@ def _add_acts(app: Flask, page: Page) -> None:
         counted = _task_or_404(page, request.form.get("task", ""), "check")
         if not page.tasks.use(counted):
             abort(409, "this dry run was confirmed before, or has failed: make a new one")
-        task = page.tasks.add("act", counted.asked, lambda: _act(page, counted.asked["request"]))
+        try:
+            task = page.tasks.add("act", counted.asked, lambda: _act(page, counted.asked["request"]))
+        except ActError as fault:
+            counted.is_used = False  # nothing was done
+            abort(400, str(fault))
         return redirect(url_for("acted", number=task.number), 303)
 
 

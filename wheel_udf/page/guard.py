@@ -110,7 +110,7 @@ def protect(app: Flask, access: Access) -> None:
     """Puts the checks of this module in front of an application, and its headers on the answers."""
     app.config.update(
         SECRET_KEY=secrets.token_bytes(32),  # of this process: a restart ends all sessions
-        SESSION_COOKIE_NAME="wheel_udf_page",
+        SESSION_COOKIE_NAME=f"wheel_udf_page_{secrets.token_hex(4)}",  # cookies of a host count for all of its ports
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
         WTF_CSRF_TIME_LIMIT=None,  # as long as the session

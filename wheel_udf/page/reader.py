@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wheel_udf.common.secrets import hide
+from wheel_udf.control import wall
 from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.spark.failures import explain
 
@@ -49,7 +50,8 @@ class Reader:
     Args:
         readings: By name.
         every_ms: Least distance between the end of a reading and the begin of its next.
-        now_ms: The wall clock.
+        now_ms: The wall clock, for what is shown.
+        elapsed_ms: A clock that never goes back, for the waits.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class Reader:
         *,
         every_ms: int = 5_000,
         now_ms: Callable[[], int] = wall_clock_ms,
+        elapsed_ms: Callable[[], int] = wall.elapsed_ms,
     ) -> None:
-        self._readings, self._every_ms, self._now_ms = readings, every_ms, now_ms
+        self._readings, self._every_ms = readings, every_ms
+        self._now_ms, self._elapsed_ms = now_ms, elapsed_ms
         self._figures = dict.fromkeys(readings, Figure())
         self._change = threading.Condition()
-        self._looked_ms, self._stopped = now_ms(), False
+        self._looked_ms, self._stopped = elapsed_ms(), False
         self._asked: set[str] = set()
         self._one_at_a_time = {name: threading.Lock() for name in readings}
         self._threads = [
@@ -89,7 +93,7 @@ class Reader:
     def figures(self) -> dict[str, Figure]:
         """Returns the latest figures by name, and notes that somebody looks."""
         with self._change:
-            self._looked_ms = self._now_ms()
+            self._looked_ms = self._elapsed_ms()
             self._change.notify_all()
             return dict(self._figures)
 
@@ -105,28 +109,28 @@ class Reader:
             self._read(name)
 
     def _read(self, name: str) -> None:
-        began_ms = self._now_ms()
+        at_ms, began_ms = self._now_ms(), self._elapsed_ms()
         try:
             value = self._readings[name]()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is shown, and tried again
             figure = replace(self._figures[name], error=hide(explain(error).sentence))
         else:
-            figure = Figure(value, began_ms, self._now_ms() - began_ms)
+            figure = Figure(value, at_ms, self._elapsed_ms() - began_ms)
         with self._change:
             self._figures[name] = figure
 
     def _go_on(self, name: str) -> None:
         while not self._stopped:
-            began_ms = self._now_ms()
+            began_ms = self._elapsed_ms()
             self.read(name)
-            rest_ms = max(self._every_ms, _REST * (self._now_ms() - began_ms))
+            rest_ms = max(self._every_ms, _REST * (self._elapsed_ms() - began_ms))
             self._wait(name, rest_ms)
 
     def _wait(self, name: str, rest_ms: int) -> None:
-        until_ms = self._now_ms() + rest_ms
+        until_ms = self._elapsed_ms() + rest_ms
         with self._change:
             while not self._stopped and name not in self._asked:
-                now_ms = self._now_ms()
+                now_ms = self._elapsed_ms()
                 if now_ms - self._looked_ms >= _IDLE_MS:
                     self._change.wait()
                 elif now_ms < until_ms:

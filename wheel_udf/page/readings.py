@@ -228,9 +228,12 @@ def read_exact(subject: Subject) -> dict[str, Any]:
 
 
 def step_column(ahead_ms: Column) -> Column:
-    """The step of a distance from the clock, as a Spark expression: the number of edges (``EDGES_MS``) below it."""
+    """The step of a distance from the clock, as a Spark expression: the number of edges (``EDGES_MS``) below it; -1 for
+    null, of a paused series.
+    """
     edges = F.array(*(F.lit(edge).cast("long") for edge in EDGES_MS))
-    return F.size(F.filter(edges, lambda edge: edge < ahead_ms))
+    step = F.size(F.filter(edges, lambda edge: edge < ahead_ms))
+    return F.when(ahead_ms.isNull(), F.lit(-1)).otherwise(step)
 
 
 def read_hour(subject: Subject) -> dict[str, Any]:
@@ -265,8 +268,8 @@ def _latest(rows: DataFrame) -> DataFrame:
         F.substring(name, 1, _LONGEST_TEXT).alias(name) for name in ("error_message", "record", "source")
     ]
     payload = F.substring("value", 1, _LONGEST_TEXT).alias("value")
-    at_ms = F.unix_millis("rejected_at").alias("at_ms")
-    shown = rows.select("error_code", "schedule_id", "destination", at_ms, payload, *texts)
+    at_ms, size = F.unix_millis("rejected_at").alias("at_ms"), F.octet_length("value").alias("value_bytes")
+    shown = rows.select("error_code", "schedule_id", "destination", at_ms, payload, size, *texts)
     return shown.orderBy(F.desc("at_ms"), "schedule_id").limit(_SAMPLES)
 
 

@@ -93,13 +93,15 @@ def _next_tile(subject: Subject, figures: Figures, now_ms: int) -> dict[str, str
     if found is None:
         return _tile("next due")
     due_ms, store = found["next_due_ms"], value_of(figures, "store")
-    if due_ms is None and store and store["windows"]:
-        due_ms = min(start_ms for _, start_ms, _, _ in store["windows"])
-        return _tile(
-            "next due", until_text(due_ms, clock_ms(subject, found, now_ms)), "not before; in the store"
-        )
+    since_ms = min((start_ms for _, start_ms, _, _ in store["windows"]), default=None) if store else None
+    if since_ms is not None and (due_ms is None or since_ms < due_ms):
+        at_ms = clock_ms(subject, found, now_ms)
+        return _tile("next due", until_text(max(since_ms, at_ms), at_ms), "not before; in the store")
     if due_ms is None:
-        return _tile("next due", "nothing", "nothing is pending")
+        is_empty = not found["pending"] and not (store and store["rows"])
+        return _tile(
+            "next due", "nothing" if is_empty else "-", "nothing is pending" if is_empty else "not known"
+        )
     return _tile("next due", until_text(due_ms, clock_ms(subject, found, now_ms)), f"{when_text(due_ms)} UTC")
 
 

@@ -16,6 +16,7 @@ from wheel_udf.common.outcomes import (
     FIRE_OUTCOMES,
     OCCURRENCE_COUNTS,
     OPERATION_OUTCOMES,
+    RETRIED,
     SCHEDULE_OUTCOMES,
 )
 from wheel_udf.page import charts
@@ -181,7 +182,12 @@ def account(subject: Subject, figures: Figures, now_ms: int) -> dict[str, Any]:
         groups["occurrences"] = [
             (name.removeprefix("occurrences_"), counts[name]) for name in OCCURRENCE_COUNTS
         ]
-    return card | {"groups": groups | {first: [waits, *groups[first]]}}
+    more = {
+        "are of a further generation of a join or heartbeat": counts.get("generations", 0),
+        "are of entries that came back, because they could not be delivered": counts.get(RETRIED, 0),
+    }
+    notes = [f"{count_text(count)} of these outcomes {what}." for what, count in more.items() if count]
+    return card | {"groups": groups | {first: [waits, *groups[first]]}, "notes": notes}
 
 
 # ---- the other pages -----------------------------------------------------------------------------

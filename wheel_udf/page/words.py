@@ -75,12 +75,21 @@ def _shown(character: str) -> Markup:
     return Markup('<span class="code">{}</span>').format(written)
 
 
-def payload_text(payload: bytes | None) -> str:
-    """Bytes as text if they are UTF-8; otherwise their number and the first of them in hex."""
+def payload_text(payload: bytes | None, size: int | None = None) -> str:
+    """Bytes as text if they are UTF-8; otherwise their number and the first of them in hex.
+
+    Args:
+        payload: The bytes, or the first of them.
+        size: The number of all of them; None if there are no others.
+    """
     if payload is None:
         return ""
-    try:
-        return bytes(payload).decode()
-    except UnicodeDecodeError:
-        more = " ..." if len(payload) > _LONGEST_BYTES else ""
-        return f"binary, {len(payload):,} bytes: {bytes(payload[:_LONGEST_BYTES]).hex(' ')}{more}"
+    whole = len(payload) if size is None else size
+    for cut in range(1 if whole == len(payload) else 4):  # the end may be inside a character
+        try:
+            text = bytes(payload[: len(payload) - cut]).decode()
+        except UnicodeDecodeError:
+            continue
+        return text if whole == len(payload) else f"{text} ..."
+    more = " ..." if whole > _LONGEST_BYTES else ""
+    return f"binary, {whole:,} bytes: {bytes(payload[:_LONGEST_BYTES]).hex(' ')}{more}"

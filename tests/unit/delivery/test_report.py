@@ -119,6 +119,10 @@ def test_a_batch_is_one_line() -> None:
         ({}, "nothing is pending"),
         ({"pending": 1_000}, "1,000 pending, none of them near"),
         (
+            {"pending": 1_000, "far": 999, "next_due_ms": 1_357_000_060_000},
+            "1,000 pending, the next near one is due at 2013-01-01T00:27:40Z, in 1.0 min",
+        ),
+        (
             {"pending": 4, "next_due_ms": 1_357_000_095_000},
             "4 pending, the next one is due at 2013-01-01T00:28:15Z, in 1.6 min",
         ),

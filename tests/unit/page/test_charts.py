@@ -115,12 +115,20 @@ def test_the_hour_adds_up_the_wheels_batches_and_leaves_out_the_intake_and_what_
         line(3_700_000, fired=99),
         line(50_000, paused=True),
         line(40_000, query="intake", fired=None, lateness=None),
-        line(30_000, lateness={"p50_ms": 1, "p99_ms": 2_000, "max_ms": 5_000}),
+        line(30_000, lateness={"count": 10, "p50_ms": 1, "p99_ms": 2_000, "max_ms": 5_000}),
         line(20_000, fired=0, lateness=None),
     ]
     hour = hour_of(lines, NOW_MS)
     assert (hour["fired"], hour["received"], hour["rejected"], hour["batches"]) == (20, 36, 3, 3)
     assert (hour["p99_ms"], hour["paused"]) == (2_000, False)
     assert hour["minutes"][58] == {
-        "fired": 20, "received": 36, "rejected": 3, "p50_ms": 400, "p99_ms": 2_000, "max_ms": 5_000,
+        "fired": 20, "received": 36, "rejected": 3, "p50_ms": 1, "p99_ms": 2_000, "max_ms": 5_000,
     }  # fmt: skip
+
+
+def test_one_late_row_was_the_median_of_its_minute() -> None:
+    usual = {"count": 1_000, "p50_ms": 100, "p99_ms": 100, "max_ms": 100}
+    late = {"count": 1, "p50_ms": 60_000, "p99_ms": 60_000, "max_ms": 60_000}
+    lines = [*(line(30_000, lateness=usual) for _ in range(19)), line(30_000, lateness=late)]
+    minute = hour_of(lines, NOW_MS)["minutes"][58]
+    assert (minute["p50_ms"], minute["p99_ms"], minute["max_ms"]) == (100, 100, 60_000)

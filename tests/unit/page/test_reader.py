@@ -33,7 +33,7 @@ def test_a_request_never_waits_for_a_reading() -> None:
         may_end.wait()
         return {"rows": 1}
 
-    reader = Reader({"slow": slow}, now_ms=clock)
+    reader = Reader({"slow": slow}, now_ms=clock, elapsed_ms=clock)
     reader.start()
     began.wait()
     assert reader.figures() == {"slow": Figure()}, "at once, while it is being read"
@@ -53,7 +53,7 @@ def test_a_reading_that_fails_keeps_its_last_value_and_gets_the_sentence() -> No
             raise answer
         return dict(answer)
 
-    reader = Reader({"wheel": read}, now_ms=Hand())
+    reader = Reader({"wheel": read}, now_ms=Hand(), elapsed_ms=Hand())
     reader.read("wheel")
     reader.read("wheel")
     assert reader.figures()["wheel"] == Figure(
@@ -72,7 +72,7 @@ def test_nothing_is_read_while_nobody_looks_and_a_look_wakes_the_reader() -> Non
         again.release()
         return {}
 
-    reader = Reader({"wheel": read}, every_ms=0, now_ms=clock)
+    reader = Reader({"wheel": read}, every_ms=0, now_ms=clock, elapsed_ms=clock)
     reader.start()
     again.acquire()
     assert not again.acquire(timeout=0.05), "it rests, although its time has come"
@@ -91,7 +91,7 @@ def test_what_an_act_has_changed_is_read_again_at_once() -> None:
         again.release()
         return {}
 
-    reader = Reader({"exact": read}, every_ms=10_000_000, now_ms=clock)
+    reader = Reader({"exact": read}, every_ms=10_000_000, now_ms=clock, elapsed_ms=clock)
     reader.start()
     again.acquire()
     reader.ask("exact")
@@ -111,7 +111,7 @@ def test_the_same_reading_is_not_made_twice_at_once() -> None:
         running.pop()
         return {}
 
-    reader = Reader({"acts": read}, every_ms=10_000_000, now_ms=Hand())
+    reader = Reader({"acts": read}, every_ms=10_000_000, now_ms=Hand(), elapsed_ms=Hand())
     reader.start()
     began.acquire()
     second = threading.Thread(target=reader.read, args=("acts",))

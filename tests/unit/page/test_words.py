@@ -26,6 +26,13 @@ def test_a_foreign_text_shows_each_of_its_characters_and_nothing_of_it_is_markup
     assert literal(text) == f'<bdi class="literal">{html}</bdi>'
 
 
+def test_a_payload_that_was_cut_shows_what_is_there_and_how_large_it_is() -> None:
+    text = ("ä" * 3_000).encode()
+    assert payload_text(text[:2_001], len(text)) == "ä" * 1_000 + " ..."
+    assert payload_text(b"\xff" * 2_000, 1_000_000).startswith("binary, 1,000,000 bytes: ff ff")
+    assert payload_text(b"abc", 3) == "abc"
+
+
 def test_counts_sizes_and_spans_are_short() -> None:
     assert [short_count(n) for n in (0, 999, 1_000, 1_249, 9_999, 12_345, 1_234_567, 2_000_000_000)] == [
         "0", "999", "1.0k", "1.2k", "10k", "12k", "1.2M", "2.0G",
