@@ -49,7 +49,7 @@ OnFold = Literal["first", "last", "both"]
 INSTANT_RULE: Final = "a datetime with a time zone, or ISO 8601 text with Z or an offset, to the microsecond"
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FINER: Final = re.compile(r"\.\d{6}0*[1-9]")
+_FINER: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
 def schedule_id(value: object) -> str:
@@ -58,7 +58,8 @@ def schedule_id(value: object) -> str:
     Raises:
         ContractError: Not 1 to 512 bytes of UTF-8 without NUL.
     """
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    is_id = isinstance(value, str | int) and not isinstance(value, bool)
+    text = _plain(value) if is_id else ""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:  # half of a surrogate pair
@@ -66,6 +67,11 @@ def schedule_id(value: object) -> str:
     if not 1 <= size <= MAX_ID_BYTES or "\0" in text:
         raise ContractError("not an id", field="schedule_id", value=value, rule=ID_RULE)
     return text
+
+
+def _plain(value: object) -> str:
+    """A text or a number as text: of an enum that is one the value, and not its name."""
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def seq(value: object) -> str:
@@ -102,7 +108,8 @@ def duration(value: object, field: str, *, negative: bool = True, most_ms: int |
     Raises:
         ContractError: Not a duration, negative, or too long.
     """
-    text = _text_of(value) if isinstance(value, timedelta) else value
+    is_span = isinstance(value, timedelta) and not getattr(value, "nanoseconds", 0)  # pandas has them
+    text = _text_of(value) if is_span else value  # type: ignore[arg-type]  # a timedelta
     try:
         if isinstance(text, str):
             span_ms = parse_duration_ms(text)
@@ -158,7 +165,7 @@ def due_instant(value: object, field: str = "deliver_at") -> str:
 
 
 def _datetime_of(value: object, field: str) -> datetime:
-    if isinstance(value, datetime):
+    if isinstance(value, datetime) and not getattr(value, "nanosecond", 0):  # pandas has them
         return value
     try:
         # Python would cut finer digits off: early by up to 1 us.
@@ -183,6 +190,41 @@ def one_due_time(deliver_at: object, delay: object) -> None:
     if (deliver_at is None) == (delay is None):
         what = "no due time" if delay is None else "two due times"
         raise ContractError(what, field="deliver_at, delay", rule="exactly one of deliver_at and delay")
+
+
+def due_time(repeat: object, deliver_at: object, delay: object, terms: Mapping[str, object]) -> None:
+    """Checks that a schedule has one due time, or is a series with one beginning at most.
+
+    Args:
+        repeat: The rule; None if it is no series.
+        deliver_at: The due time; None for none.
+        delay: The delay; None for none.
+        terms: The other arguments of a series, by name.
+
+    Raises:
+        ContractError: It does not.
+    """
+    if repeat is None:
+        one_due_time(deliver_at, delay)
+        no_terms(terms)
+        return
+    begins = {"deliver_at": deliver_at, "delay": delay, "starts_at": terms["starts_at"]}
+    given = [name for name, value in begins.items() if value is not None]
+    if len(given) > 1:
+        rule = "at most one of deliver_at, delay and starts_at"
+        raise ContractError("two beginnings of a series", field=", ".join(given), rule=rule)
+
+
+def no_terms(terms: Mapping[str, object]) -> None:
+    """Checks that what is no series has no arguments of one.
+
+    Raises:
+        ContractError: It has.
+    """
+    for name, value in terms.items():
+        if value is not None:
+            what = "an argument of a series without a rule"
+            raise ContractError(what, field=name, value=value, rule="beside repeat")
 
 
 def error(value: object) -> str:
@@ -227,7 +269,7 @@ def word(value: object, field: str, words: tuple[str, ...]) -> str:
     """
     if value not in words:
         raise ContractError("not a policy", field=field, value=value, rule=f"one of {', '.join(words)}")
-    return str(value)
+    return _plain(value)
 
 
 CHECKS: Final[Mapping[str, Callable[[Any], str]]] = {

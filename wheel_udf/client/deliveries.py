@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from wheel_udf.common.command_facts import FIRE_ID_HEADER
+from wheel_udf.common.command_facts import COMMAND_HEADERS, FIRE_ID_HEADER
 from wheel_udf.common.errors import ConfigError
 from wheel_udf.common.extras import missing_package
 from wheel_udf.common.secrets import remember_options
@@ -49,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 _STORES: Final = "enable.auto.offset.store"
 _PATIENCE_S: Final = 60.0
+_ATTEMPT: Final = COMMAND_HEADERS["attempt"]
 
 Place = tuple[str | None, int | None]
 """(topic, partition)."""
@@ -100,6 +101,7 @@ class Deliveries:
         self.memory = memory
         self._seen: dict[Place, dict[bytes, None]] = {}
         self._handled_to: dict[Place, int] = {}
+        self._read_to: dict[Place, int] = {}
         self._returned: Message | None = None
         self._closing = False
         self.consumer = Consumer({"auto.offset.reset": "earliest", **settings, _STORES: False})
@@ -123,14 +125,16 @@ class Deliveries:
             return None
         if (error := message.error()) is not None:
             return self._pass_over(error)
-        place, fire_id = _place_of(message), _fire_id_of(message)
+        place, attempt, offset = _place_of(message), _attempt_of(message), message.offset() or 0
         known = self._seen.setdefault(place, {})
-        if (message.offset() or 0) < self._handled_to.get(place, 0):
-            self._remember(known, fire_id)
+        # An offset that was read before is one of a new log, and so are all that come later.
+        if self._read_to.get(place, -1) < offset < self._handled_to.get(place, 0):
+            self._read_to[place] = offset
+            self._remember(known, attempt)
             return None
-        self._handled_to.pop(place, None)  # lower offsets that come later are those of a new log
+        self._handled_to.pop(place, None)
         self._returned = message
-        if fire_id is not None and fire_id in known:
+        if attempt is not None and attempt in known:
             self.repeated += 1
             return None
         return message
@@ -160,12 +164,13 @@ class Deliveries:
         """Remembers the record that was returned (or dropped) last, and stores its offset."""
         message, self._returned = self._returned, None
         if message is not None and (known := self._seen.get(_place_of(message))) is not None:
-            self._remember(known, _fire_id_of(message))
+            self._remember(known, _attempt_of(message))
             self.consumer.store_offsets(message)
 
-    def _remember(self, known: dict[bytes, None], fire_id: bytes | None) -> None:
-        if fire_id is not None:
-            known[fire_id] = None
+    def _remember(self, known: dict[bytes, None], attempt: bytes | None) -> None:
+        if attempt is not None:
+            known.pop(attempt, None)  # the last record of several counts
+            known[attempt] = None
             if len(known) > self.memory:
                 del known[next(iter(known))]
 
@@ -188,6 +193,7 @@ class Deliveries:
             place = partition.topic, partition.partition
             mine = next(each for each in partitions if (each.topic, each.partition) == place)
             self._seen[place] = {}
+            self._read_to.pop(place, None)
             if partition.offset >= 0:
                 first, end = consumer.get_watermark_offsets(mine, timeout=_PATIENCE_S)
                 if first <= partition.offset <= end:
@@ -200,7 +206,7 @@ class Deliveries:
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            for of_places in (self._seen, self._handled_to):
+            for of_places in (self._seen, self._handled_to, self._read_to):
                 of_places.pop((partition.topic, partition.partition), None)
 
 
@@ -208,8 +214,14 @@ def _place_of(message: Message) -> Place:
     return message.topic(), message.partition()
 
 
-def _fire_id_of(message: Message) -> bytes | None:
-    """The fire id of a delivery; None for a record that the scheduler has not written."""
+def _attempt_of(message: Message) -> bytes | None:
+    """The fire id of a delivery with the number of its attempt, which is a delivery of its own; None for a record that
+    the scheduler has not written.
+    """
     headers: Any = message.headers() or ()
-    values = [value for name, value in headers if name == FIRE_ID_HEADER]
-    return values[-1] if values else None
+    told = {name: value or b"" for name, value in headers if name in (FIRE_ID_HEADER, _ATTEMPT)}
+    return (
+        b"\0".join(told[name] for name in (FIRE_ID_HEADER, _ATTEMPT) if name in told)
+        if FIRE_ID_HEADER in told
+        else None
+    )

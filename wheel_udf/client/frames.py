@@ -86,8 +86,14 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: A value breaks the contract, or an argument that must be a column is not one.
     """
-    if repeat is None:
-        checks.one_due_time(deliver_at, delay)
+    terms = {"time_zone": time_zone, "starts_at": starts_at, "until": until, "count": count}
+    terms |= {"on_missed": on_missed, "on_gap": on_gap, "on_fold": on_fold}
+    if any(isinstance(each, Column) for each in (repeat, deliver_at, delay, starts_at)):
+        # Of columns each row may have another one.
+        if repeat is None:
+            checks.no_terms(terms)
+    else:
+        checks.due_time(repeat, deliver_at, delay, terms)
     return frame.select(
         F.lit(op).alias("op"),
         *_columns(

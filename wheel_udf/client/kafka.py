@@ -42,7 +42,7 @@ _PRESETS: Final = ("native", "json")
 class Record(TypedDict):
     """The arguments of ``Producer.produce`` beside the topic."""
 
-    key: bytes
+    key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
 
@@ -103,8 +103,9 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: An argument breaks the contract.
     """
-    if repeat is None:
-        checks.one_due_time(deliver_at, delay)
+    terms = {"time_zone": time_zone, "starts_at": starts_at, "until": until, "count": count}
+    terms |= {"on_missed": on_missed, "on_gap": on_gap, "on_fold": on_fold}
+    checks.due_time(repeat, deliver_at, delay, terms)
     fields = _fields(
         op,
         schedule_id,
@@ -215,11 +216,18 @@ def put_back(
         The arguments of ``Producer.produce``.
 
     Raises:
-        ContractError: An argument breaks the contract, or the message is not a delivery.
+        ContractError: An argument breaks the contract, or the message is not a delivery, or is one of a series: another
+            version of its id would end the series.
     """
     headers, ours = _ours(delivery)
+    if (occurrence := ours.get(COMMAND_HEADERS["occurrence"])) is not None:
+        hint = "retry gives it back, and the series goes on; schedule takes it under another id"
+        value = occurrence.decode(errors="replace")
+        raise ContractError(
+            "an occurrence of a series cannot be put back", field="occurrence", value=value, hint=hint
+        )
     was = ours.get(COMMAND_HEADERS["seq"])
-    return schedule(
+    record = schedule(
         ours[COMMAND_HEADERS["schedule_id"]].decode(),
         delay=delay,
         deliver_at=deliver_at,
@@ -231,6 +239,7 @@ def put_back(
         max_lateness=max_lateness,
         preset=preset,
     )
+    return _with_its_key(record, delivery, preset)
 
 
 def retry(delivery: Message, *, error: str, preset: Preset = "native") -> Record:
@@ -251,7 +260,12 @@ def retry(delivery: Message, *, error: str, preset: Preset = "native") -> Record
     headers, ours = _ours(delivery, COMMAND_HEADERS["attempt"])
     told = {name: ours[header].decode() for name, header in COMMAND_HEADERS.items() if header in ours}
     fields = {**told, "op": "RETRY", "destination": delivery.topic() or "", "error": checks.error(error)}
-    return _record(fields, delivery.value(), delivery.key(), headers, preset)
+    return _with_its_key(_record(fields, delivery.value(), delivery.key(), headers, preset), delivery, preset)
+
+
+def _with_its_key(record: Record, delivery: Message, preset: Preset) -> Record:
+    """A record with the key of a delivery, also if it has none; a JSON object has the key in itself."""
+    return record if preset == "json" else {**record, "key": delivery.key()}
 
 
 def _ours(delivery: Message, *needed: str) -> tuple[list[tuple[str, bytes | None]], dict[str, bytes]]:

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from wheel_udf.common.errors import ContractError
 from wheel_udf.policies.store_reports import StoreReports
 from wheel_udf.replay.plans import Plan
-from wheel_udf.shard.rows import COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
+from wheel_udf.shard.rows import CANCEL, COMMAND_SCHEMA, FAR, MOVED, SCHEDULE
 from wheel_udf.shard.state import ShardState
 from wheel_udf.wheel.buckets import Buckets
 from wheel_udf.wheel.lateness import LatenessHistogram
@@ -66,7 +66,7 @@ def replay(commands: pa.Table | DataFrame, plans: Sequence[Plan]) -> pd.DataFram
         ``far_files`` (tiered mode: windows that became near, their rows, and partitions that got a file).
 
     Raises:
-        ContractError: A required column is missing.
+        ContractError: A required column is missing, or a command is a series or a FIRE_NOW.
     """
     table = _checked(commands)
     return pd.DataFrame([_Replay(plan).run(table) for plan in plans])
@@ -93,7 +93,23 @@ def _checked(commands: pa.Table | DataFrame) -> pa.Table:
         ).cast(each.type)
         for each in schema
     ]
-    return pa.table(columns, schema=schema).sort_by("event_time_ms")
+    found = pa.table(columns, schema=schema).sort_by("event_time_ms")
+    _require_plain(found)
+    return found
+
+
+def _require_plain(commands: pa.Table) -> None:
+    is_plain = pc.is_in(commands["op"], value_set=pa.array([SCHEDULE, CANCEL], commands["op"].type))
+    has_due = pc.or_(pc.equal(commands["op"], CANCEL), commands["deliver_at_ms"].is_valid())
+    left = commands.filter(pc.invert(pc.and_(is_plain, has_due)))
+    if left.num_rows:
+        raise ContractError(
+            "a replay has no series and no FIRE_NOW",
+            field="schedule_id",
+            value=left["schedule_id"][0].as_py(),
+            rule="SCHEDULE with a due time, or CANCEL",
+            hint=f"leave out these commands, {left.num_rows:,} here",
+        )
 
 
 @dataclass

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from wheel_udf.common.package_data import content_of
+from wheel_udf.shard.rows import ID_JOINT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -33,7 +34,9 @@ def key_of_shard(number: Column, shards: int) -> Column:
 
 
 def shard_of_id(schedule_id: Column, shards: int) -> Column:
-    """The number of the shard that an id belongs to."""
+    """The number of the shard that an id belongs to: an occurrence of a series that is tried again, to that of its
+    series.
+    """
     from pyspark.sql import functions as F
 
-    return F.pmod(F.xxhash64(schedule_id), F.lit(shards)).cast("int")
+    return F.pmod(F.xxhash64(F.substring_index(schedule_id, ID_JOINT, 1)), F.lit(shards)).cast("int")

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from wheel_udf.common.errors import ActError
 from wheel_udf.pending.picked import require_utf8
+from wheel_udf.shard.rows import ID_JOINT
 from wheel_udf.transfer.content import ENTRIES, MEMORY
 
 ID: Final = "forgotten_id"
@@ -53,8 +54,10 @@ def frame_of_ids(spark: SparkSession, ids: Sequence[str]) -> DataFrame:
 
 
 def rows_of_ids(rows: DataFrame, ids: DataFrame, *columns: str, others: bool = False) -> DataFrame:
-    """Returns the rows in which one of the columns holds one of the ids; or the others, also those without an id."""
-    same = reduce(or_, (rows[name] == ids[ID] for name in columns))
+    """Returns the rows in which one of the columns holds one of the ids, or an occurrence of a series of one; or the
+    others, also those without an id.
+    """
+    same = reduce(or_, (F.substring_index(rows[name], ID_JOINT, 1) == ids[ID] for name in columns))
     return rows.join(F.broadcast(ids), same, "left_anti" if others else "left_semi")
 
 

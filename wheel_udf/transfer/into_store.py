@@ -127,8 +127,8 @@ def _begin(
     on_step("state", 3, 4)
     is_far = (F.col("deliver_at_ms") >= F.lit(cursor_ms).cast("long")) & F.expr(_MAY_BE_STORED)
     far = entries.where(is_far)
-    if manifest.mode == "direct":
-        memory = memory.unionByName(_known(far, manifest.clock_ms))
+    # Also of a tiered job: what was near there may be far here.
+    memory = memory.unionByName(_known(far, manifest.clock_ms))
     seed_state(
         spark,
         manifest,

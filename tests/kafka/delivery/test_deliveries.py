@@ -70,7 +70,18 @@ def test_the_memory_is_bounded_and_forgets_the_oldest_first(kafka: KafkaWorld) -
     topic = kafka.topic()
     kafka.produce(topic, sent("a", "b", "a", "c", "b", "a", "end"))
     with Group(kafka, topic).join(memory=2) as deliveries:
-        assert read(deliveries, "end") == ["a", "b", "c", "a", "end"]
+        # Before the second b there are an a, which was dropped, and the c.
+        assert read(deliveries, "end") == ["a", "b", "c", "b", "a", "end"]
+
+
+def test_a_further_attempt_was_taken_for_a_repetition(kafka: KafkaWorld) -> None:
+    topic = kafka.topic()
+    attempts = [
+        ("k", f"f1/{attempt}", {"wheel-fire-id": "f1", "wheel-attempt": attempt}, 0) for attempt in "12"
+    ]
+    kafka.produce(topic, [attempts[0], *attempts, *sent("end")])
+    with Group(kafka, topic).join() as deliveries:
+        assert read(deliveries, "end") == ["f1/1", "f1/2", "end"]
 
 
 def test_a_repetition_is_dropped_by_the_process_that_comes_after_a_restart(kafka: KafkaWorld) -> None:
@@ -164,6 +175,22 @@ def test_deliveries_of_a_log_that_began_anew_were_taken_for_those_before_the_com
             TopicPartition(topic, 0, 0)
         )  # as the client does if its position is not in the log
         assert read(deliveries, "b") == ["a", "b"]
+
+
+def test_a_log_that_began_anew_lost_what_came_before_the_committed_offset_if_nothing_was_new(
+    kafka: KafkaWorld,
+) -> None:
+    topic = kafka.topic()
+    group = Group(kafka, topic)
+    kafka.produce(topic, sent("a", "b", "c"))
+    group.commit(3)
+    with group.join() as deliveries:
+        for _ in range(20):
+            assert deliveries.poll(0.2) is None  # what was handled is read again, to be remembered
+        deliveries.consumer.seek(TopicPartition(topic, 0, 0))
+        kafka.produce(topic, sent("end"))
+        assert read(deliveries, "end") == ["end"]
+        assert deliveries.repeated == 3
 
 
 def test_a_topic_that_does_not_exist_yet_is_waited_for(

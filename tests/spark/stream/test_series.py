@@ -14,10 +14,12 @@ from wheel_udf.commands.parse import Contract, parse_commands
 from wheel_udf.common.geometry import Wheel
 from wheel_udf.control.clocks import SimulatedClock
 from wheel_udf.delivery.query import deliver
+from wheel_udf.shard.rows import ID_JOINT
 from wheel_udf.sinks.delta_sink import DeltaSink
 from wheel_udf.sinks.destinations import Destinations
 from wheel_udf.stream.outputs import fired, rejects
 from wheel_udf.stream.schedule_operator import schedule
+from wheel_udf.stream.sharding import shard_of_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +143,14 @@ def test_what_cannot_repeat_is_a_row_of_the_rejects_that_says_why(
     }
     assert found["cron"][1].startswith("not a cron expression: repeat = '61 * * * *'; rule: ")
     assert account(rows) == {"rejected": 9}
+
+
+def test_an_occurrence_that_is_tried_again_belongs_to_the_shard_of_its_series(spark: SparkSession) -> None:
+    ids = spark.range(200).select(F.concat(F.lit("order-"), "id").alias("outer"))
+    inner = F.concat("outer", F.lit(ID_JOINT), F.lit("1767225600000"))
+    rows = ids.select(shard_of_id(F.col("outer"), 7).alias("a"), shard_of_id(inner, 7).alias("b"))
+    assert rows.where("a <> b").count() == 0
+    assert rows.select("a").distinct().count() == 7
 
 
 def test_a_spread_moves_each_id_within_its_window_and_keeps_the_nominal_time(

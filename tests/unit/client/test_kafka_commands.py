@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum, StrEnum
 from typing import Any
 
+import pandas as pd
 import pytest
 from confluent_kafka import Message
 
@@ -97,6 +99,23 @@ def test_a_series_needs_no_due_time_and_has_its_rule_in_headers() -> None:
     [
         ({"repeat": ""}, "not a text: repeat = ''; rule: cron"),
         ({"repeat": "@daily", "count": 0}, "not a number of occurrences: count = 0"),
+        (
+            {"delay": "1 s", "count": 3},
+            "an argument of a series without a rule: count = 3; rule: beside repeat",
+        ),
+        ({"delay": "1 s", "on_gap": "skip"}, "an argument of a series without a rule: on_gap = 'skip'"),
+        (
+            {"repeat": "@daily", "delay": "1 s", "deliver_at": DUE},
+            "two beginnings of a series: deliver_at, delay; rule",
+        ),
+        (
+            {"repeat": "@daily", "delay": "1 s", "starts_at": DUE},
+            "two beginnings of a series: delay, starts_at",
+        ),
+        ({"delay": pd.Timedelta(1_000_001, "ns")}, "not a duration: delay = Timedelta"),
+        ({"deliver_at": "2026-01-01T10:00:00,1230001Z"}, "not an instant: deliver_at = "),
+        ({"deliver_at": pd.Timestamp("2026-01-01T10:00:00.123000001Z")}, "not an instant: deliver_at = "),
+        ({"repeat": "@daily", "spread": "367 days"}, "not negative; at most 366 days"),
         ({"repeat": "@daily", "on_gap": "jump"}, "not a policy: on_gap = 'jump'; rule: one of shift, skip"),
         ({"repeat": "@daily", "spread": "-1 s"}, "not a duration: spread = '-1 s'; rule: not negative"),
     ],
@@ -156,6 +175,35 @@ def test_a_cancel_of_the_preset_json_is_an_object_too() -> None:
         "value": b'{"schedule_id":"order-7","op":"CANCEL","seq":"3"}',
         "headers": [],
     }
+
+
+class Name(StrEnum):
+    ORDER = "order-7"
+
+
+def test_an_enum_that_is_a_text_is_sent_as_its_value() -> None:
+    class Old(str, Enum):  # noqa: UP042  # as users have them
+        ORDER, ALL = "order-7", "all"
+
+    for name in (Name.ORDER, Old.ORDER):
+        assert kafka.cancel(name)["headers"][0] == ("wheel-id", b"order-7")
+    assert ("wheel-on-missed", b"all") in kafka.schedule("a", repeat="@daily", on_missed=Old.ALL)["headers"]
+
+
+def test_what_is_given_back_has_the_key_of_its_delivery_also_if_that_is_none() -> None:
+    headers = [("wheel-id", b"a"), ("wheel-fire-id", b"f"), ("wheel-attempt", b"1"), ("wheel-seq", b"1")]
+    message = Message(topic="t", partition=0, offset=0, value=b"v", headers=headers)
+    assert kafka.retry(message, error="no")["key"] is None
+    assert kafka.put_back(message, delay="1 s")["key"] is None
+
+
+def test_an_occurrence_that_was_put_back_ended_its_series() -> None:
+    headers = [("wheel-id", b"a"), ("wheel-fire-id", b"f"), ("wheel-occurrence", b"3"), ("wheel-seq", b"1")]
+    message = Message(topic="t", partition=0, offset=0, value=b"v", headers=headers)
+    with pytest.raises(
+        ContractError, match="cannot be put back: occurrence = '3'; hint: retry gives it back"
+    ):
+        kafka.put_back(message, delay="1 s")
 
 
 def a_delivery(*, without: str = "", seq: bytes = b"41") -> Message:

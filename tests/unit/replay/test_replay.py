@@ -47,6 +47,12 @@ def test_an_entry_fires_at_the_first_trigger_after_its_due_time_and_empty_trigge
     assert (found["hand_overs"], found["far_files"]) == (0, 0)
 
 
+@pytest.mark.parametrize("row", [("a", 1, 0, None, 200), ("a", 1, 2, 500, 200)])
+def test_a_replay_of_a_series_or_a_fire_now_is_refused(row: tuple[str, int, int, int | None, int]) -> None:
+    with pytest.raises(ContractError, match="no series and no FIRE_NOW: schedule_id = 'a'"):
+        replay(table(("b", 1, 0, 10, 5), row), [plan()])
+
+
 def test_a_longer_trigger_has_fewer_batches_and_more_lateness() -> None:
     rng = random.Random(3)
     rows = [(f"id{n}", 1, 0, n * 100 + rng.randrange(60_000), n * 100) for n in range(500)]

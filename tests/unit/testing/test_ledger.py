@@ -545,3 +545,30 @@ def test_the_account_is_read_from_the_summary_that_a_run_prints() -> None:
     told = ledger.account_of_summary(lines)
     assert (told["fired"], told["superseded"], told["cancel_superseded"], told["applied"]) == (1_005, 1, 2, 1)
     assert ledger.account_of_summary(["nothing"]) == {}
+
+
+def test_a_cancel_that_comes_after_the_hand_over_to_the_sender_is_late_and_no_fault() -> None:
+    commands = [asked("tea", 500), cancel("tea", 2, 450)]
+    assert found_kinds(check(commands, [out("tea", 500)], rules=UNTIL)) == ["after_cancel"]
+    ahead = Rules(until_ms=1_000, memory_ms=100, ahead_ms=100)
+    assert found_kinds(check(commands, [out("tea", 500)], rules=ahead)) == []
+    early = [asked("tea", 500), cancel("tea", 2, 300)]
+    assert found_kinds(check(early, [out("tea", 500)], rules=ahead)) == ["after_cancel"]
+
+
+def test_an_instant_that_is_finer_than_a_microsecond_is_rounded_up_as_the_job_does() -> None:
+    command = {
+        "schedule_id": "a", "seq": 1, "deliver_at": "1970-01-01T00:00:00.123000001Z", "destination": "out", "value": b"v",
+        "event_time_ms": 10, "read_from_ms": 10, "read_by_ms": 10,
+    }  # fmt: skip
+    assert found_kinds(check([command], [out("a", 124)], rules=UNTIL)) == []
+
+
+def test_an_event_time_in_a_form_that_is_not_known_here_makes_a_command_unclear_and_not_bad() -> None:
+    command = {**asked("a", 200), "event_time": "2026-01-01 09:00:00 UTC"}
+    del command["event_time_ms"]
+    assert found_kinds(check([command], [out("a", 200)], rules=UNTIL)) == []
+
+
+def found_kinds(report: Report) -> list[str]:
+    return [finding.kind for finding in report.findings]

@@ -192,7 +192,7 @@ class Book:
         for row, _, copies in matched if lives.has_versions else ():
             if row.how not in (FIRED, MISSED, UNDELIVERABLE) or (row.is_again and row.seq in repeating):
                 continue  # a dead letter is no delivery; an occurrence is tried again whatever becomes of its series
-            if by := lives.beaten_by(copies, row.at_ms):
+            if by := lives.beaten_by(copies, self._left_ms(row, copies), row.at_ms):
                 kind = "after_cancel" if by.startswith("CANCEL") else "superseded"
                 text = f"{row.how} at {instant_text_ms(row.at_ms)} although {by} was read before"
                 if row.is_again and row.seq in back:
@@ -204,6 +204,13 @@ class Book:
             elif lives.is_open(copies, row.at_ms):
                 text = f"{row.how}; a higher version was read at about the same time"
                 self._report.leave_open(row, text)
+
+    def _left_ms(self, row: Release, copies: Sequence[Command]) -> float:
+        """When a row can have left the wheel at the earliest: with punctual delivery before it was sent."""
+        if not self._rules.ahead_ms:
+            return row.at_ms
+        due = [copy.release_ms for copy in copies if copy.release_ms is not None]
+        return min([row.at_ms, *due]) - self._rules.ahead_ms
 
     def _repeated(
         self, matched: Sequence[Matched], lives: Lives, back: Collection[int | None]

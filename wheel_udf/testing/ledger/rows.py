@@ -212,12 +212,12 @@ def _command(row: tuple[Any, ...], rules: Rules) -> Command:
     lateness = rules.max_lateness_ms if max_lateness is None else texts.duration_ms(max_lateness)
     window = 0 if spread is None else texts.duration_ms(spread)
     due = _due_ms(deliver_at, delay, made)
-    bad = corrupt is not None or word not in _OPS or _is_bad_id(name) or UNREADABLE in (seq, made)
+    bad = corrupt is not None or word not in _OPS or _is_bad_id(name) or seq is UNREADABLE
     starts: list[bool] = []
     if is_schedule:
         starts = [deliver_at is not None, delay is not None, series["starts_at"] is not None]
         bad = bad or sum(starts) > 1 or not (repeats or any(starts[:2])) or target is None
-        bad = bad or not _is_name(target) or (lateness or 0) < 0 or (window or 0) < 0
+        bad = bad or not _is_name(target) or (lateness or 0) < 0 or not 0 <= (window or 0) <= _WIDEST_MS
         bad = bad or (
             not repeats and any(series[each] is not None for each in ("starts_at", "until", "count"))
         )
@@ -231,6 +231,8 @@ def _command(row: tuple[Any, ...], rules: Rules) -> Command:
     unclear = is_schedule and (
         not is_known or window is None or (max_lateness is not None and lateness is None)
     )
+    # Forms that the job reads and this checker does not.
+    unclear = unclear or made is UNREADABLE
     release, beyond = (None, False) if repeats else _release_ms(due, made, rules.levels_ms)
     version = next((each for each in (seq, source_seq, made) if each is not None), None)
     is_open = unclear or kind == RETRY or (beyond and is_schedule)
@@ -271,6 +273,10 @@ def _release_ms(due: int | None, made: Any, levels: tuple[int, ...]) -> tuple[in
         return due, False
     at = bisect_left(levels, due - made)
     return (made + levels[-1], True) if at == len(levels) else (made + levels[at], False)
+
+
+_WIDEST_MS: Final = 366 * 86_400_000
+"""The widest ``spread``."""
 
 
 def _is_bad_id(name: Any) -> bool:

@@ -27,8 +27,8 @@ class Rules:
         default_destination: The destination of commands without one, as in the contract.
         levels_ms: The spans of fixed delay levels, if the job has them.
         time_zone: The zone of series without one, as in the contract.
-        ahead_ms: With punctual delivery, how long before its due time a row is handed to the sender: a FIRE_NOW that is
-            read after that comes too late.
+        ahead_ms: With punctual delivery, how long before its due time a row is handed to the sender: a CANCEL, a
+            higher version or a FIRE_NOW that is read after that may come too late.
         at_least_once: Whether a fired row may be repeated with its fire id (Kafka). A column ``at_least_once`` of the
             rows goes before.
         keep: How many findings of each kind the report holds; all are counted.

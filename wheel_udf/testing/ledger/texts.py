@@ -17,6 +17,7 @@ from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
+_FINER: Final = re.compile(r"[.,]\d{6}0*[1-9]")
 _UNITS: Final = (
     ("w|weeks?", 604_800_000),
     ("d|days?", 86_400_000),
@@ -37,11 +38,15 @@ _ISO: Final = re.compile(
 
 def instant_ms(value: datetime | str, *, up: bool) -> int | None:
     """Reads an instant (UTC without a zone) as UTC epoch ms, rounded up or down. None for other text."""
+    is_cut = False
     if isinstance(value, str):
+        is_cut = _FINER.search(value) is not None  # Python leaves out what is finer than a microsecond
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError:
             return None
+    if up and is_cut:
+        value += timedelta(microseconds=1)
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     return -((_EPOCH - value) // _MS) if up else (value - _EPOCH) // _MS
