@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -176,7 +177,12 @@ def test_a_stop_between_two_batches_is_done_at_once() -> None:
     assert query.stopped_at == 1
 
 
-def test_a_batch_that_does_not_finish_after_a_signal_is_cut_off_after_20_s() -> None:
+def test_a_batch_that_does_not_finish_after_a_signal_is_cut_off_after_20_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # By the clock and not by the looks, which may take longer.
+    elapsed_ms = itertools.count(0, 200)
+    monkeypatch.setattr("wheel_udf.job.supervise.elapsed_ms", lambda: next(elapsed_ms))
     supervisor = Supervisor(None)
     query = Query([lambda _query: supervisor.end_by(signal.SIGTERM), *[nothing] * 200])
     supervise(query, supervisor)
