@@ -89,7 +89,7 @@ class Place:
         except ProcessLookupError:
             return False
         except OSError:  # another user's
-            return True
+            pass
         return True
 
     @property
@@ -119,9 +119,8 @@ def announced(place: Place) -> Iterator[None]:
     file = place.file
     _write_private(file, json.dumps(asdict(place)).encode())
     for other, left in _all_files():
-        if (
-            left.checkpoint == place.checkpoint and other != file
-        ):  # of a run that was killed, under another name
+        # Of a run that was killed, under another name.
+        if left.checkpoint == place.checkpoint and other != file:
             other.unlink(missing_ok=True)
     record = json_bytes(place.public())
     with suppress(Exception):

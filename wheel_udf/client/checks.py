@@ -35,6 +35,7 @@ from wheel_udf.common.command_facts import (
     ON_GAP,
     ON_MISSED,
     REPEAT_RULE,
+    SERIES_FIELDS,
 )
 from wheel_udf.common.durations import DURATION_RULE, parse_duration_ms
 from wheel_udf.common.errors import ConfigError, ContractError
@@ -192,39 +193,26 @@ def one_due_time(deliver_at: object, delay: object) -> None:
         raise ContractError(what, field="deliver_at, delay", rule="exactly one of deliver_at and delay")
 
 
-def due_time(repeat: object, deliver_at: object, delay: object, terms: Mapping[str, object]) -> None:
+def due_time(given: Mapping[str, object]) -> None:
     """Checks that a schedule has one due time, or is a series with one beginning at most.
 
     Args:
-        repeat: The rule; None if it is no series.
-        deliver_at: The due time; None for none.
-        delay: The delay; None for none.
-        terms: The other arguments of a series, by name.
+        given: Its arguments by name; None for one that is not given.
 
     Raises:
         ContractError: It does not.
     """
-    if repeat is None:
-        one_due_time(deliver_at, delay)
-        no_terms(terms)
+    if given["repeat"] is None:
+        one_due_time(given["deliver_at"], given["delay"])
+        for name in SERIES_FIELDS:
+            if name not in ("spread", "repeat") and given[name] is not None:
+                what = "an argument of a series without a rule"
+                raise ContractError(what, field=name, value=given[name], rule="beside repeat")
         return
-    begins = {"deliver_at": deliver_at, "delay": delay, "starts_at": terms["starts_at"]}
-    given = [name for name, value in begins.items() if value is not None]
-    if len(given) > 1:
+    begins = [name for name in ("deliver_at", "delay", "starts_at") if given[name] is not None]
+    if len(begins) > 1:
         rule = "at most one of deliver_at, delay and starts_at"
-        raise ContractError("two beginnings of a series", field=", ".join(given), rule=rule)
-
-
-def no_terms(terms: Mapping[str, object]) -> None:
-    """Checks that what is no series has no arguments of one.
-
-    Raises:
-        ContractError: It has.
-    """
-    for name, value in terms.items():
-        if value is not None:
-            what = "an argument of a series without a rule"
-            raise ContractError(what, field=name, value=value, rule="beside repeat")
+        raise ContractError("two beginnings of a series", field=", ".join(begins), rule=rule)
 
 
 def error(value: object) -> str:

@@ -220,8 +220,6 @@ def _attempt_of(message: Message) -> bytes | None:
     """
     headers: Any = message.headers() or ()
     told = {name: value or b"" for name, value in headers if name in (FIRE_ID_HEADER, _ATTEMPT)}
-    return (
-        b"\0".join(told[name] for name in (FIRE_ID_HEADER, _ATTEMPT) if name in told)
-        if FIRE_ID_HEADER in told
-        else None
-    )
+    if FIRE_ID_HEADER not in told:
+        return None
+    return told[FIRE_ID_HEADER] + b"\0" + told.get(_ATTEMPT, b"")

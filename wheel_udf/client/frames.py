@@ -86,34 +86,30 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: A value breaks the contract, or an argument that must be a column is not one.
     """
-    terms = {"time_zone": time_zone, "starts_at": starts_at, "until": until, "count": count}
-    terms |= {"on_missed": on_missed, "on_gap": on_gap, "on_fold": on_fold}
-    if any(isinstance(each, Column) for each in (repeat, deliver_at, delay, starts_at)):
-        # Of columns each row may have another one.
-        if repeat is None:
-            checks.no_terms(terms)
-    else:
-        checks.due_time(repeat, deliver_at, delay, terms)
+    given = {
+        "delay": delay,
+        "deliver_at": deliver_at,
+        "destination": destination,
+        "max_lateness": max_lateness,
+        "spread": spread,
+        "repeat": repeat,
+        "time_zone": time_zone,
+        "starts_at": starts_at,
+        "until": until,
+        "count": count,
+        "on_missed": on_missed,
+        "on_gap": on_gap,
+        "on_fold": on_fold,
+    }
+    # Beside a rule in a column, each row may have another beginning.
+    if repeat is None or not any(isinstance(each, Column) for each in given.values()):
+        checks.due_time(given)
     return frame.select(
         F.lit(op).alias("op"),
         *_columns(
             schedule_id=schedule_id, value=value, key=key, headers=headers, seq=seq, event_time=event_time
         ),
-        *_values(
-            delay=delay,
-            deliver_at=deliver_at,
-            destination=destination,
-            max_lateness=max_lateness,
-            spread=spread,
-            repeat=repeat,
-            time_zone=time_zone,
-            starts_at=starts_at,
-            until=until,
-            count=count,
-            on_missed=on_missed,
-            on_gap=on_gap,
-            on_fold=on_fold,
-        ),
+        *_values(**given),
     )
 
 

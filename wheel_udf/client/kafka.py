@@ -103,29 +103,25 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
     Raises:
         ContractError: An argument breaks the contract.
     """
-    terms = {"time_zone": time_zone, "starts_at": starts_at, "until": until, "count": count}
-    terms |= {"on_missed": on_missed, "on_gap": on_gap, "on_fold": on_fold}
-    checks.due_time(repeat, deliver_at, delay, terms)
-    fields = _fields(
-        op,
-        schedule_id,
-        seq=seq,
-        event_time=event_time,
-        deliver_at=deliver_at,
-        delay=delay,
-        destination=destination,
-        max_lateness=max_lateness,
-        spread=spread,
-        repeat=repeat,
-        time_zone=time_zone,
-        starts_at=starts_at,
-        until=until,
-        count=count,
-        on_missed=on_missed,
-        on_gap=on_gap,
-        on_fold=on_fold,
-    )
-    return _record(fields, value, key, headers, preset)
+    given = {
+        "seq": seq,
+        "event_time": event_time,
+        "deliver_at": deliver_at,
+        "delay": delay,
+        "destination": destination,
+        "max_lateness": max_lateness,
+        "spread": spread,
+        "repeat": repeat,
+        "time_zone": time_zone,
+        "starts_at": starts_at,
+        "until": until,
+        "count": count,
+        "on_missed": on_missed,
+        "on_gap": on_gap,
+        "on_fold": on_fold,
+    }
+    checks.due_time(given)
+    return _record(_fields(op, schedule_id, **given), value, key, headers, preset)
 
 
 replace: Final = partial(schedule, op="REPLACE")

@@ -87,6 +87,11 @@ class _Command(Read):
     offset_ms: pa.Int64Array
 
     @cached_property
+    def moved_ms(self) -> pa.Int64Array:
+        """By how much a delay level and a spread put off the due time."""
+        return pc.add(pc.fill_null(self.level_error_ms, 0), self.offset_ms)
+
+    @cached_property
     def is_schedule(self) -> pa.BooleanArray:
         """Which are schedules, or have an operation that cannot be read."""
         return pc.fill_null(pc.equal(self.op, SCHEDULE), fill_value=True)
@@ -231,8 +236,7 @@ def _due_rules(given: Given, rows: _Command, contract: Contract) -> list[Rule]:
     due_ms, unread = pc.coalesce(rows.due_ms, starts_ms), pc.is_null(rows.due_ms)
     asked_delay, due_text = given.shown("delay"), instants_of(due_ms)
     # A due time that is rounded up, or moved by a spread, may be beyond the last timestamp.
-    moved_ms = pc.add(pc.fill_null(rows.level_error_ms, 0), rows.offset_ms)
-    is_late = pc.greater(due_ms, pc.subtract(MAX_INSTANT_MS, moved_ms))
+    is_late = pc.greater(due_ms, pc.subtract(MAX_INSTANT_MS, rows.moved_ms))
     too_far = pc.or_kleene(is_too_far(rows, due_ms, contract), is_late)
 
     def asked_or_due(row: int) -> str | None:
@@ -262,8 +266,7 @@ def _outcome(given: Given, rows: _Command, contract: Contract, good: pa.BooleanA
     """The columns of good rows, and of rejected ones what can be kept."""
     rejected, is_schedule = pc.invert(good), rows.is_schedule
     carried = pc.or_(rejected, is_schedule)  # a good CANCEL carries nothing, nor does a FIRE_NOW
-    moved_ms = pc.if_else(good, pc.add(pc.fill_null(rows.level_error_ms, 0), rows.offset_ms), 0)
-    wheel_ms = pc.add(rows.due_ms, moved_ms)
+    wheel_ms = pc.add(rows.due_ms, pc.if_else(good, rows.moved_ms, 0))
     if "repeat" in given:
         wheel_ms = pc.if_else(pc.and_(given.is_there("repeat"), good), None, wheel_ms)
     made_ms = rows.made_ms

@@ -124,8 +124,8 @@ def is_given(given: Given) -> pa.BooleanArray:
 def offsets_ms(names: pa.BinaryArray, window_ms: pa.Int64Array) -> pa.Int64Array:
     """How far each row is moved within the window of its ``spread``: by a hash of its id; 0 without a window."""
     moved = np.zeros(len(names), np.int64)
-    is_wide = pc.and_(pc.greater(window_ms, 1), pc.less_equal(window_ms, MOST_SPREAD_MS))
-    is_moved = pc.fill_null(is_wide, fill_value=False).to_numpy(zero_copy_only=False)
+    is_window = pc.and_(pc.greater(window_ms, 1), pc.less_equal(window_ms, MOST_SPREAD_MS))
+    is_moved = pc.fill_null(is_window, fill_value=False).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(is_moved & pc.is_valid(names).to_numpy(zero_copy_only=False)).tolist():
         digest = blake2b(names[row].as_py(), digest_size=8).digest()
         moved[row] = int.from_bytes(digest, "big") % window_ms[row].as_py()

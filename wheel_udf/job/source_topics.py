@@ -164,10 +164,10 @@ class SourceTopics:
             SourceLostError: A topic was created again, and ``failOnDataLoss`` is not false.
         """
         try:
-            self._look()
-        except (SourceLostError, SinkError) as fault:
-            if isinstance(fault, SourceLostError):
-                raise
+            with suppress(SinkError):
+                self._look()
+        except SourceLostError:
+            raise
         except Exception as fault:  # noqa: BLE001  # of a file system, of any class
             _log.warning("the topics were not looked at: %s", in_short(fault))
 

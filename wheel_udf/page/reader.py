@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from wheel_udf.common.secrets import hide
 from wheel_udf.control import wall
-from wheel_udf.control.wall import wall_clock_ms
 from wheel_udf.spark.failures import explain
 
 _REST: Final = 5
@@ -59,7 +58,7 @@ class Reader:
         readings: Mapping[str, Callable[[], dict[str, Any]]],
         *,
         every_ms: int = 5_000,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int] = wall.wall_clock_ms,
         elapsed_ms: Callable[[], int] = wall.elapsed_ms,
     ) -> None:
         self._readings, self._every_ms = readings, every_ms

@@ -65,9 +65,11 @@ class _Held:
         """
         state, flight, released = self.before.state, self.before.flight, self.before.released
         chunks = [*state.entry_chunks, *flight.loose]
-        due = sum(self._due(number, chunk) for number, chunk in enumerate(chunks))
-        due += sum(int(self._leaves(rows).sum()) for rows in (staying, flight.again))
-        all_leaves = released is None or due + past_due <= released
+        due = 0
+        if released != 0:  # else nothing surely leaves, and no chunk is opened to count it
+            due = sum(self._due(number, chunk) for number, chunk in enumerate(chunks))
+            due += sum(int(self._leaves(rows).sum()) for rows in (staying, flight.again))
+        all_leaves = released is None or 0 < released >= due + past_due
         gone = sum(map(len, self.before.removed.values())) + flight.confirmed
         count = state.pending - gone + staying.num_rows
 

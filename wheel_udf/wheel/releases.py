@@ -152,9 +152,8 @@ def _release_series(
     going_on, ends = repeat.going_on(rows, plan, released)
     wake_ms = np.zeros(rows.num_rows, np.int64)
     stay = order[~passed.leaves]
-    wake_ms[plan.row[stay][::-1]] = passed.wake_ms[~passed.leaves][
-        ::-1
-    ]  # of several firings that stay, the first
+    # Of several firings that stay, the first.
+    wake_ms[plan.row[stay][::-1]] = passed.wake_ms[~passed.leaves][::-1]
     planned = plan.planned(rows.num_rows)
     going_on = _until_their_turn(going_on, wake_ms[(released > 0) & (released < planned)])
     is_whole = (released == 0) & (planned > 0)

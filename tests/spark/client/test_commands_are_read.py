@@ -99,6 +99,32 @@ def test_the_commands_of_a_frame_are_read_as_they_were_meant(spark: SparkSession
     assert (fourth.schedule_id, fourth.op, fourth.seq) == ("r", 2, 7)
 
 
+def test_two_due_times_in_columns_are_refused_and_a_rule_in_a_column_may_stand_beside_one(
+    spark: SparkSession,
+) -> None:
+    frame = spark.range(1).selectExpr("id", "'1 s' AS span", "now() AS at", "'@daily' AS rule")
+    with pytest.raises(ContractError, match="two due times"):
+        frames.schedule(frame, schedule_id="id", delay=F.col("span"), deliver_at=F.col("at"))
+    made = frames.schedule(
+        frame, schedule_id="id", repeat=F.col("rule"), delay=F.col("span"), starts_at=F.col("at")
+    )
+    assert {"repeat", "delay", "starts_at"} <= set(made.columns)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "no due time"),
+        ({"delay": "1 s", "count": 3}, "an argument of a series without a rule: count = 3"),
+    ],
+)
+def test_what_is_no_series_has_a_due_time_and_no_argument_of_one(
+    spark: SparkSession, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ContractError, match=words):
+        frames.schedule(spark.range(1), schedule_id="id", **arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
