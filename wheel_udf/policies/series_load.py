@@ -18,9 +18,9 @@ those between its first later one and its last one are counted, so a step adds `
     elapsed time         C is one division; the phase of a series is a part of its spread
     days, months, RRULE  from one occurrence to the next, all series at once
 
-Bounds: at most :data:`MOST_STEPS` steps. A spread is rounded down to a sixtieth of a step
-(:attr:`Steps.unit_ms`). Of rules that are
-walked, no more than :data:`MOST` occurrences of a series are counted, and of a cron rule no more in one step.
+Bounds: at most :data:`MOST_STEPS` steps. What is counted over all steps is exact; in which step it is counted hangs on
+a spread that is rounded down to a sixtieth of a step (:attr:`Steps.unit_ms`). Of rules that are walked, no more than
+:data:`MOST` occurrences of a series are counted, and of a cron rule no more in one step.
 
 Cost: of cron and elapsed time, O(steps + series log series) for each distinct spread in sixtieths of a step; of the
 others, O(occurrences in the horizon).
@@ -150,7 +150,7 @@ def _some_of(series: pa.Table, steps: Steps) -> _Some:
         for name in ("nominal_ms", "anchor_ms", "released_ms", "spread_ms", "occurrence", "rows", "bytes")
     )
     # What passes while the entry waits for a later time, to which an act has moved it, is missed.
-    passed_ms = np.maximum(released_ms, steps.clock_ms) - spread_ms
+    passed_ms = np.maximum(released_ms, max(steps.clock_ms, steps.first_ms - 1)) - spread_ms
     return _Some(
         nominal_ms,
         anchor_ms,
@@ -188,6 +188,8 @@ def _counted(occurrences: Occurrences, some: _Some, steps: Steps) -> Int64s:
     for shift, begin, stop in zip(shifts.tolist(), begins.tolist(), ends, strict=True):
         rows = order[begin:stop]
         bounds = before.count(steps.edges_ms - shift * steps.unit_ms)
+        # What a rounded spread would count before the first step is counted in it.
+        bounds[0], bounds[-1] = min(bounds[0], first[rows].min()), max(bounds[-1], end[rows].max())
         load += np.diff(_clipped(bounds, first[rows], end[rows], some.weights[:, rows]), axis=1)
     return load
 

@@ -67,6 +67,12 @@ def test_a_spread_moves_an_occurrence_into_the_step_in_which_it_is_released() ->
     ]
 
 
+def test_an_occurrence_right_after_the_clock_is_counted_though_its_spread_is_rounded_down() -> None:
+    # 90 minutes are rounded down to 72, three sixtieths of a day.
+    row = series("every 15 minutes", T0_MS - 2 * DAY_MS, spread_ms=90 * MINUTE_MS)
+    assert load_of(Steps(T0_MS, T0_MS, DAY_MS, 1), row) == [(0, "out", 95, 0)], "from 00:15 to 23:45"
+
+
 def test_what_has_passed_while_nothing_ran_is_not_load_to_come_but_counts_in_the_series() -> None:
     clock_ms = T0_MS + 2 * HOUR_MS
     row = series("every 1 hour", T0_MS + HOUR_MS - 5 * HOUR_MS, anchor_ms=T0_MS - 9 * HOUR_MS, count=8)
@@ -149,11 +155,13 @@ def listed(text: str, days: int, anchor: int) -> list[int]:
 def test_what_is_counted_is_what_a_list_of_the_occurrences_holds(
     some: list[dict[str, Any]], one: tuple[dict[str, Any], int], clock: int, width: int, number: int
 ) -> None:
-    # Times in whole minutes, which a step's sixtieth divides.
     clock_ms, width_ms = T0_MS + clock * MINUTE_MS, width * MINUTE_MS
     rule, days = {"time_zone": "UTC"} | one[0], one[1]
     number = max(1, min(number, (days - 1) * 1_440 // width))
     steps = Steps(clock_ms, clock_ms // width_ms * width_ms, width_ms, number)
+    # What is counted is exact; of rules that are not walked, a sixtieth of a step decides in which step.
+    period_ms = {"every 15 minutes": 15 * MINUTE_MS, "every 7 minutes": 7 * MINUTE_MS}.get(rule["repeat"])
+    is_walked = period_ms is None and not rule["repeat"][0].isdigit() and rule["repeat"][0] != "*"
     wanted: Counter[tuple[int, str]] = Counter()
     rows = []
     for each in some:
@@ -166,9 +174,12 @@ def test_what_is_counted_is_what_a_list_of_the_occurrences_holds(
         row |= {"rows": each["rows"], "bytes": 5, "destination": each["to"]}
         row["anchor_ms"] = T0_MS + each["anchor"] * MINUTE_MS
         rows.append(row | {"repeat": json.dumps(rule | {name: end for name, end in ends.items() if end})})
+        phase_ms = (T0_MS + each["anchor"] * MINUTE_MS) % period_ms if period_ms else 0
+        rest_ms = 0 if is_walked else (spread_ms + phase_ms) % steps.unit_ms
         for number_of, at_ms in enumerate(later, skip + 2):
             is_over = number_of > (each["count"] or 10**9) or at_ms > (until_ms or 10**15)
             if not is_over and max(clock_ms, released_ms) < at_ms + spread_ms < steps.edges_ms[-1]:
-                wanted[(at_ms + spread_ms) // width_ms * width_ms, each["to"]] += each["rows"]
+                counted_ms = max(at_ms + spread_ms - rest_ms, steps.first_ms)
+                wanted[counted_ms // width_ms * width_ms, each["to"]] += each["rows"]
     found = later_occurrences(pa.Table.from_pylist(rows, schema=SERIES_SCHEMA), steps).to_pylist()
     assert {(row["from_ms"], row["destination"]): row["rows"] for row in found} == wanted
