@@ -101,8 +101,8 @@ def schedule(  # noqa: PLR0913  # one for each column of the contract
         "on_gap": on_gap,
         "on_fold": on_fold,
     }
-    # Beside a rule in a column, each row may have another beginning.
-    if repeat is None or not any(isinstance(each, Column) for each in given.values()):
+    # Of a rule or beginnings in columns, each row may have another one.
+    if repeat is None or not any(isinstance(each, Column) for each in (repeat, deliver_at, delay, starts_at)):
         checks.due_time(given)
     return frame.select(
         F.lit(op).alias("op"),

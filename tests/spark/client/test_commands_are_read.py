@@ -111,6 +111,21 @@ def test_two_due_times_in_columns_are_refused_and_a_rule_in_a_column_may_stand_b
     assert {"repeat", "delay", "starts_at"} <= set(made.columns)
 
 
+def test_two_beginnings_of_a_series_were_not_refused_beside_a_column_of_another_argument(
+    spark: SparkSession,
+) -> None:
+    frame = spark.range(1).selectExpr("id", "'out' AS place")
+    with pytest.raises(ContractError, match="two beginnings of a series"):
+        frames.schedule(
+            frame,
+            schedule_id="id",
+            destination=F.col("place"),
+            repeat="@daily",
+            delay="1 s",
+            starts_at="2026-12-01T00:00:00Z",
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

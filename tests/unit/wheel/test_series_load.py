@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 from wheel_udf.policies.series import rule_of
 from wheel_udf.policies.series_load import SERIES_SCHEMA, Steps, later_occurrences
 from wheel_udf.policies.series_range import occurrences_in
+from wheel_udf.recurrence.rule import Kind
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 T0_MS = 1_774_569_600_000
@@ -160,8 +161,7 @@ def test_what_is_counted_is_what_a_list_of_the_occurrences_holds(
     number = max(1, min(number, (days - 1) * 1_440 // width))
     steps = Steps(clock_ms, clock_ms // width_ms * width_ms, width_ms, number)
     # What is counted is exact; of rules that are not walked, a sixtieth of a step decides in which step.
-    period_ms = {"every 15 minutes": 15 * MINUTE_MS, "every 7 minutes": 7 * MINUTE_MS}.get(rule["repeat"])
-    is_walked = period_ms is None and not rule["repeat"][0].isdigit() and rule["repeat"][0] != "*"
+    of_rule = rule_of(json.dumps(rule)).occurrences.rule
     wanted: Counter[tuple[int, str]] = Counter()
     rows = []
     for each in some:
@@ -174,8 +174,10 @@ def test_what_is_counted_is_what_a_list_of_the_occurrences_holds(
         row |= {"rows": each["rows"], "bytes": 5, "destination": each["to"]}
         row["anchor_ms"] = T0_MS + each["anchor"] * MINUTE_MS
         rows.append(row | {"repeat": json.dumps(rule | {name: end for name, end in ends.items() if end})})
-        phase_ms = (T0_MS + each["anchor"] * MINUTE_MS) % period_ms if period_ms else 0
-        rest_ms = 0 if is_walked else (spread_ms + phase_ms) % steps.unit_ms
+        shift_ms = spread_ms if of_rule.kind == Kind.CRON else 0
+        if of_rule.kind == Kind.ELAPSED:
+            shift_ms = spread_ms + row["anchor_ms"] % of_rule.size
+        rest_ms = shift_ms % steps.unit_ms
         for number_of, at_ms in enumerate(later, skip + 2):
             is_over = number_of > (each["count"] or 10**9) or at_ms > (until_ms or 10**15)
             if not is_over and max(clock_ms, released_ms) < at_ms + spread_ms < steps.edges_ms[-1]:
