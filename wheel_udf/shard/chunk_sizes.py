@@ -29,7 +29,7 @@ class Sizes:
     backlog: int = 1_024
     apart_from: int = 1_024
     keys_block: int = 64
-    rewrite_below: int = 256
+    rewrite_below: int = 64
     rewrite_at_gone: float = 0.25
     chunks_per_bucket: int = 4
     growing_memory: int = 1_024
